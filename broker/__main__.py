@@ -1,4 +1,4 @@
-"""The program `broker`."""
+"""Runs the program `broker`."""
 
 import sys
 

@@ -1,8 +1,8 @@
 """The version of this broker.  Each build has a different one, without tags and between releases.
 
-`0.2.0.dev202611261200+g0123456789ab` was built from the commit 0123456789ab of 2026-11-26, 12:00 UTC, on the way
-to 0.2.0.  In a checkout git knows the commit; a wheel has the version that it was built with.  Hatchling runs this
-file during a build (see pyproject.toml), so it imports the standard library alone.
+`0.2.0.dev202611261200+g0123456789ab` was built from the commit 0123456789ab of 2026-11-26, 12:00 UTC, before the
+release of 0.2.0.  In a checkout git knows the commit; a wheel has the version that it was built with.  Hatchling
+runs this file during a build (see pyproject.toml), so it imports only the standard library.
 
 `python3 broker/version.py` prints the version of the sources around it.
 """

@@ -1,4 +1,4 @@
-"""All of access in a process: the version, the credentials, who calls, and what they may."""
+"""Builds all parts of access in a process: the version, the credentials, authentication and authorization."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The first key of a database: whoever has it may do everything."""
+"""Creates the first service account key of a database, which has every permission."""
 
 import json
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Serves calls over REST and gRPC: checks who calls, decodes requests, runs handlers, encodes answers."""
+"""Serves calls over REST and gRPC: authenticates callers, decodes requests, runs handlers, encodes responses."""

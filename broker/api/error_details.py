@@ -1,4 +1,4 @@
-"""The details of an error (google.rpc), as both APIs give them: JSON objects with an @type."""
+"""The details of an error (google.rpc), as JSON objects with an @type, which both APIs return."""
 
 import math
 import random

@@ -1,8 +1,8 @@
-"""What each call passes where authentication is required: who calls, and whether it may.
+"""Authenticates and authorizes calls, if authentication is required.
 
-The APIs hand in what a request shows, before its handler runs.  What is open for long (a stream, a pull that
-waits) is held here meanwhile, and ended when its credential is good no more.  A call that was allowed is known
-until something changes in the project of its resource: the same call again costs two dictionary accesses.
+The APIs pass the credentials of a request before its handler runs.  Long-lived calls (streams, waiting pulls) are
+registered here, and ended when their credential becomes invalid.  Allowed calls are cached until something changes
+in the project of their resource; the same call again costs two dictionary accesses.
 """
 
 import asyncio
@@ -52,10 +52,10 @@ class Gate:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._find_subscription = find_subscription
-        self.warm = authenticator.warm  # the caller with this `Authorization`, if it is known without a check
+        self.warm = authenticator.warm  # the cached caller with this `Authorization`
         self._passed: dict[tuple[Caller, Needs, str], tuple[Sequence[Required], Validity]] = {}
-        self.changes = 0  # of access that are known: whoever was let in at another number asks again before it acts
-        self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with what ends each as its credential ends
+        self.changes = 0  # known changes of access; a call that was admitted at another number is checked again
+        self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with the timer of its credential's end
         self._unchecked: dict[OpenCall, None] = {}  # open calls whose permissions may have changed
         self._checking: asyncio.Task[None] | None = None
         version.after_change(self._check_again)
@@ -165,7 +165,7 @@ class Gate:
         except PermissionDenied:
             if caller.authenticated:
                 raise
-            raise refusals.missing() from None  # whoever shows who they are may be allowed
+            raise refusals.missing() from None  # with a credential it may be allowed
 
     def _check_again(self, changes: AccessChanges) -> None:
         """Check the open calls of callers, and about resources, of the projects in which something changed."""

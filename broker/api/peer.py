@@ -1,4 +1,4 @@
-"""The caller's address, as it is written down."""
+"""The address of the caller, as it is logged."""
 
 
 def host_of(peer: object) -> str:

@@ -1,8 +1,8 @@
-"""What a call needs: permissions, each on a resource that the call names.
+"""The permissions that a call needs, each on a resource that the call names.
 
-The rows of each `rpcs.py` have the needs of its calls, as Google documents them
-(https://cloud.google.com/pubsub/docs/access-control#required_permissions); an extension needs what Google's nearest
-call does.
+The rows of each `rpcs.py` list the permissions of its calls, as Google documents them
+(https://cloud.google.com/pubsub/docs/access-control#required_permissions).  An extension needs the permissions of
+Google's most similar call.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -67,7 +67,8 @@ class Needs:
         self.to_update = to_update
         self.is_open = is_open
         self.listed = next((need.listed for need in needs if need.listed), "")
-        # Whether all that it needs is on the resource in its path: known before the body of a REST call is read.
+        # Whether all needed permissions are on the resource in the path, so that they are known before the body of
+        # a REST call is read.
         self.are_of_path = bool(needs) and all(not need.field for need in needs)
 
 
@@ -80,7 +81,7 @@ def policy_permissions(verb: str) -> Mapping[str, str]:
     return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
 
 
-# What several calls need, and what handlers ask for besides the needs of their own call.
+# The needs of several calls, and permissions that handlers check in addition.
 NOTHING = Needs()
 OPEN = Needs(is_open=True)
 PUBLISH = Needs(Need("pubsub.topics.publish"))
@@ -161,7 +162,7 @@ def _required(need: Need, name: str) -> Required:
     parts = name.split("/")
     collection = parts[2] if len(parts) > 2 else ""
     if collection == "schemas":
-        name = name.partition("@")[0]  # its revisions have no policies of their own
+        name = name.partition("@")[0]  # revisions have no policies of their own
     if isinstance(need.permission, str):
         permission = need.permission
         _check(name, permission, need.on)

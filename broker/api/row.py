@@ -1,9 +1,9 @@
-"""A row of the table of calls: all that is decided about a call, in one place.
+"""A row of the table of calls: everything that is decided about a call, in one place.
 
-A row has the name of a call, what it needs, how it is scheduled, how large its request may be, how it is
-recorded, which operation it starts, and its paths and handlers over REST and gRPC.  Each package has the rows of
-its calls in `rpcs.py`, with handlers that are bound to its services, and `broker/app` joins them.  The APIs, the
-gate, the limits, the audit log and the specification take what they need from this table.
+A row has the name of a call, the permissions that it needs, how it is scheduled, how large its request may be, how
+it is recorded, which operation it starts, and its paths and handlers over REST and gRPC.  Each package has the rows
+of its calls in `rpcs.py`, with handlers that are bound to its services, and `broker/app` joins them.  The APIs, the
+gate, the limits, the audit log and the specification read this table.
 """
 
 from collections.abc import Collection, Iterable, Sequence

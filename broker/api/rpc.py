@@ -1,4 +1,4 @@
-"""What is known of a call whichever API it comes through.  `row.py` has the rows of the table of calls."""
+"""The properties of a call that are the same over REST and gRPC.  `row.py` has the rows of the table of calls."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Work that would have the event loop for long, cut into steps, which are done in turn (fairness/loop_turns.py)."""
+"""Cuts work that would block the event loop into steps, which take turns (fairness/loop_turns.py)."""
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from operator import attrgetter
@@ -8,7 +8,7 @@ from broker.model.delivery import Delivery, StoredMessage
 
 R = TypeVar("R")
 
-# Yields, before each step, what it will cost; returns what came of them.
+# Yields the cost of each step before the step, and returns the result.
 Steps = Generator[int, None, R]
 
 
@@ -28,15 +28,15 @@ class Turns(Protocol):
         """Have `step` called soon, when its turn has come."""
 
 
-# Costs are bytes, as they are read or written: some 2 ns each.  So a step takes a millisecond, or less.
+# Costs are in bytes that are read or written, about 2 ns each.  So a step takes a millisecond or less.
 STEP_COST = 400_000
-LONG_BODY = 16_384  # bytes; what is shorter is read sooner than anybody could wait for it
+LONG_BODY = 16_384  # bytes; reading a shorter body takes less time than waiting for a turn
 MESSAGE_COST = 200  # of a message in an answer, besides its bytes
 _data = attrgetter("data")
-_MANY = 50  # messages; fewer small ones are written at once
+_MANY = 50  # messages; fewer small ones are encoded at once
 _PIECE = 50  # messages of a delivery, which are measured together
 
-Slice = list[tuple[Delivery, int, int]]  # of each delivery the messages from … to
+Slice = list[tuple[Delivery, int, int]]  # a range of messages of a delivery
 
 
 def is_long(deliveries: Sequence[Delivery]) -> bool:

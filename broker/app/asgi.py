@@ -1,4 +1,4 @@
-"""A broker behind a server of ASGI: its lifespan, its APIs, and what surrounds the API."""
+"""A broker as an ASGI application: its lifespan, its APIs, and the pages beside the API."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable

@@ -177,7 +177,8 @@ class Broker:
             finally:
                 await self._stop(supervisor)
         finally:
-            # Also after a failed start: the pool's tasks do not end by being cancelled, and would keep the process.
+            # Also after a failed start: the pool's tasks are not cancelled otherwise, and would keep the process
+            # running.
             await self.replica_reads.close()
             await core.database.close()
 
@@ -209,7 +210,7 @@ class Broker:
     async def _stop(self, supervisor: Supervisor) -> None:
         """Hands nothing new out, ends the background work, and writes down what is left."""
         self.claiming.long_poll.stop_waiting()
-        with contextlib.suppress(TimeoutError):  # the database may be gone already
+        with contextlib.suppress(TimeoutError):  # the database may be down already
             async with asyncio.timeout(READY_SECONDS):
                 await self.claiming.pushes.stop()
         await supervisor.stop()

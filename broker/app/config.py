@@ -1,4 +1,4 @@
-"""What a broker process is told.  It imports next to nothing: the parent of the processes has it as well."""
+"""The configuration of a broker process.  It imports next to nothing, because the parent process loads it, too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Builds what nearly every part of a process needs, starts it, and keeps it running."""
+"""Builds the parts that nearly every part of a process needs, starts them, and keeps them running."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,21 +1,21 @@
-"""The environment that the process was started with, made safe before anything reads it.
+"""Makes the environment that the process was started with safe, before anything reads it.
 
 A service's environment is written for other programs as well, and mounted secrets often end in a newline.  libpq,
-PostgreSQL's programs and OpenTelemetry read the environment by themselves, so what they must not see is removed
-from it, once, at the start; child processes inherit the result.
+PostgreSQL's programs and OpenTelemetry read the environment themselves, so variables that they must not see are
+removed once, at the start.  Child processes inherit the result.
 """
 
 import os
 from collections.abc import Mapping
 
-# libpq sends these behind the session settings of the broker, and they have no keyword that would override them:
+# libpq sends these after the session settings of the broker, and no keyword overrides them:
 # https://www.postgresql.org/docs/current/libpq-envars.html
 _SESSION_VARIABLES = ("PGDATESTYLE", "PGTZ", "PGGEQO")
 _SERVICE_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET")
-_taken: dict[str, str] = {}  # what the service manager has handed over
-_POSTGRESQL = "PG"  # what the names of all variables of libpq, initdb and the server begin with
+_taken: dict[str, str] = {}  # variables from the service manager
+_POSTGRESQL = "PG"  # the prefix of all variables of libpq, initdb and the server
 
-_TRIMMED = ("BROKER_", "OTEL_")  # beginnings of names
+_TRIMMED = ("BROKER_", "OTEL_")  # prefixes of names
 _TRIMMED_NAMES = ("DATABASE_URL", "GOOGLE_APPLICATION_CREDENTIALS", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 

@@ -1,4 +1,4 @@
-"""Builds the services of the core, which give its calls their meaning, and the rows of these calls."""
+"""Builds the services of the core, and the rows of the calls that they implement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

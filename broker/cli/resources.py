@@ -1,8 +1,8 @@
-"""The nouns of the command line, a row each: what `broker NOUN COMMAND` does, and what it says.
+"""The nouns of the command line, one row each: the commands of `broker NOUN COMMAND`, and their texts.
 
-The commands that several nouns have are made from these rows (client/resource.py).  A command of one noun alone is
-a function with `@calling` in the noun's module, below client/commands or auth, and stands here by its name.
-`broker/cli/main.py` says where a noun is in `broker --help`.
+The commands that several nouns have are generated from these rows (client/resource.py).  A command of a single noun
+is a function with `@calling` in the module of the noun, in client/commands or auth, and is listed here by its
+name.  `broker/cli/main.py` determines where a noun appears in `broker --help`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A server of the Pub/Sub API, as commands call it: over HTTP with JSON, this broker or any other."""
+"""Calls a server of the Pub/Sub API over HTTP with JSON, for commands: this broker or any other server."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""Commands that call a server of the API: the options that all of them have, their examples, how they end."""
+"""Commands that call a server of the API: their common options, examples, and exit codes."""
 
 import inspect
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The clock of the machine on which a command is typed: "an hour ago" is meant by it."""
+"""The clock of the machine on which a command runs.  Relative times such as "an hour ago" refer to it."""
 
 from datetime import UTC, datetime
 

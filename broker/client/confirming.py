@@ -1,4 +1,4 @@
-"""Asks before something is lost for good, if standard input is a terminal."""
+"""Asks for confirmation before data is lost for good, if standard input is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,11 +1,12 @@
-"""Which server a command calls, in which project, and as whom: one rule for all commands.
+"""Determines which server a command calls, in which project and with which credentials, by one rule for all
+commands.
 
-Each field (server, project, credentials, authority) is the first that is given of
+Each field (server, project, credentials, authority) has the first value given by
 
     options ► environment variables ► the context ► the credential ► the default, which only the server has
 
 A context that --context names comes before the variables, because it is an option.  The credential is the key file
-that GOOGLE_APPLICATION_CREDENTIALS names if none of these gives credentials.
+that GOOGLE_APPLICATION_CREDENTIALS names, if none of these gives credentials.
 """
 
 from collections.abc import Mapping, Sequence

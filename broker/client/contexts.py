@@ -1,4 +1,4 @@
-"""Named contexts: which server, which project, as whom; in a file of the user's own, which nobody else may read."""
+"""Named contexts: a server, a project and credentials, in a file that only its user can read."""
 
 import json
 import os

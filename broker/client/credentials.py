@@ -1,4 +1,4 @@
-"""How a command shows who calls: by a service account's key file, by an API key, or not at all."""
+"""Authenticates a command: by a service account's key file, by an API key, or not at all."""
 
 import os
 import re

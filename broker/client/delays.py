@@ -1,4 +1,4 @@
-"""When a message is to come, as people say it."""
+"""Parses the delivery time of a message as users write it."""
 
 from datetime import datetime, timedelta
 

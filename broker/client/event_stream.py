@@ -1,4 +1,4 @@
-"""Prints the events of a topic or subscription as they come."""
+"""Prints the events of a topic or subscription as they arrive."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a command ends with, so that a script knows what to do without reading its words."""
+"""Exit codes of commands, by which a script can act without parsing messages."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Fields of a resource as options give them, and the mask that says which."""
+"""Reads the fields of a resource from options, and the field mask of those that were given."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Files that a command line names, read up to a limit: a name may be that of a device without an end."""
+"""Reads files that a command line names, up to a limit: a name may refer to a device without an end."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which retained messages of a topic or subscription a filter matches; nothing is delivered."""
+"""Shows which retained messages of a topic or subscription a filter matches, without delivering any."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

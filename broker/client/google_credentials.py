@@ -1,6 +1,7 @@
-"""What GOOGLE_APPLICATION_CREDENTIALS names: a key file that a broker has made, or a credential of Google's.
+"""The file that GOOGLE_APPLICATION_CREDENTIALS names: a key file that a broker has made, or a credential of
+Google's.
 
-Google's own tools set the variable too, so a credential that no broker has made is not sent to any server.
+Google's own tools set the variable too, so a credential that was not made by a broker is never sent to a server.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What to do about a refusal, in the words of the command line."""
+"""Explains errors of the server in terms of the command line."""
 
 import re
 

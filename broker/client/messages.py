@@ -1,4 +1,4 @@
-"""Messages as tables have them."""
+"""The columns of messages in tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

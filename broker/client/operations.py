@@ -1,4 +1,4 @@
-"""Long work as commands show it: a bar while it goes on, and what came of it."""
+"""Shows long-running operations: a progress bar, and the result."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How urgent messages are, as people say it."""
+"""Parses the priority of a message as users write it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

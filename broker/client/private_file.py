@@ -1,4 +1,4 @@
-"""Files with keys."""
+"""Writes files with keys so that only their user can read them."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""How a command gives up."""
+"""The exception that ends a command with a message and an exit code."""
 
 
 class Stop(Exception):

@@ -1,4 +1,4 @@
-"""The widths of a table's columns, and which columns a narrow terminal has no room for."""
+"""Determines the widths of a table's columns, and which columns are left out on a narrow terminal."""
 
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple

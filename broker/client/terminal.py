@@ -1,9 +1,9 @@
 """The only module of the command line that writes to standard output and standard error.
 
-Names, attributes, bodies and error messages come from strangers, and a terminal obeys what it is sent: an escape
-sequence may move the cursor, set the title or hide the rest of a line, and a bidirectional control reorders what is
-read.  So lines for people are escaped wherever they go.  Data for programs, such as JSON and exports, are written
-to a pipe or a file as they are, and escaped on a terminal.
+Names, attributes, bodies and error messages are untrusted, and a terminal interprets control sequences: an escape
+sequence may move the cursor, set the title or hide the rest of a line, and a bidirectional control changes the
+visible order of the text.  So lines for people are always escaped.  Data for programs, such as JSON and exports, is
+written unchanged to a pipe or a file, and escaped on a terminal.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The reason why a server gave no answer, as it was seen, and what to do about it."""
+"""Explains why a server did not answer, and what to do about it."""
 
 import ssl
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Changing what is named of a resource, against any server of the API."""
+"""Updates fields of a resource, on any server of the API."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How values look for people, and how people write them."""
+"""Formats values for people, and parses what people write."""
 
 import base64
 import binascii

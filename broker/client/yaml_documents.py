@@ -1,11 +1,11 @@
-"""YAML documents whose names are strings, and whose values mean the same in YAML 1.1 and 1.2.
+"""Reads YAML documents whose names are strings, and whose values mean the same in YAML 1.1 and 1.2.
 
 PyYAML reads YAML 1.1, in which `no` and `on` are booleans and 010 is eight.  Other tools read YAML 1.2, in which
-they are strings and ten (docs/decisions/0072-standards.md).  What the two read differently is refused with its line
-and the remedy, and so is what JSON does not have.
+they are strings and ten (docs/decisions/0072-standards.md).  A value that the two read differently is refused, with
+its line and the remedy, and so are values that JSON does not have.
 
-A few hundred bytes of aliases may stand for gigabytes.  So depth and nodes are counted while a document is
-composed, an alias as all that it stands for, and the first one too many ends the reading.
+A few hundred bytes of aliases can expand to gigabytes.  So depth and nodes are counted while a document is
+composed, an alias as the nodes that it refers to, and reading stops when there are too many.
 """
 
 import math

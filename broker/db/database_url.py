@@ -1,8 +1,8 @@
-"""How an operator names a PostgreSQL database: the spellings that are understood, and what may be shown of them.
+"""Parses the names of PostgreSQL databases that operators write, and removes secrets from them.
 
-Understood are PostgreSQL's own URLs (postgresql://, postgres://), SQLAlchemy's (postgresql+psycopg://, whatever
-the driver), and the `key=value` words of libpq.  libpq repeats in its errors what it cannot read, passwords too: so
-what it could trip over is refused here, without a word of it but the scheme.
+Accepted are PostgreSQL's own URLs (postgresql://, postgres://), SQLAlchemy's (postgresql+psycopg://, with any
+driver), and the `key=value` words of libpq.  libpq repeats text that it cannot parse in its errors, including
+passwords, so such text is refused here, and the error contains nothing of it but the scheme.
 """
 
 import re
@@ -20,7 +20,7 @@ _EACH_WORD = re.compile(r"([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)")
 _SHOWN_WORDS = ("host", "hostaddr", "port", "dbname", "user")
 _ESCAPES = "in a user, password or name write %40 for @, %2F for /, %3A for :, %3F for ? and %25 for %"
 
-# A name that means the same with and without quotes, and leaves room for what is made of it (LISTEN has 63 bytes).
+# A name that is the same with and without quotes, and leaves space for names derived from it (LISTEN has 63 bytes).
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 

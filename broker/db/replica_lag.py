@@ -1,9 +1,9 @@
-"""How far a replica is behind its primary: by no clock of the replica's, and also when nothing is written."""
+"""Measures how far a replica is behind its primary, without the replica's clock, and even if nothing is written."""
 
 from collections import deque
 from typing import NamedTuple
 
-_MOST = 900  # samples: a quarter of an hour, at one a second; what is older makes the lag coarser, not wrong
+_MOST = 900  # samples, one a second: a quarter of an hour; for older ones the lag is coarser, not wrong
 
 
 class WalPoint(NamedTuple):

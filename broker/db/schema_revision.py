@@ -1,7 +1,7 @@
-"""Which schemas of the database a broker can serve: the name of a revision says so.
+"""Which schemas of the database a broker can serve, by the names of their revisions.
 
-`0001_baseline` is the first. `0003_min_0001` is the third, and code that was written for the first still works on
-it: it only adds. `0004_min_0003` took away what code before the third needs.
+`0001_baseline` is the first.  `0003_min_0001` is the third, and code that was written for the first still works
+with it, because it only adds objects.  `0004_min_0003` removed what code before the third needs.
 """
 
 import re

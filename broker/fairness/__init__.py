@@ -1,1 +1,1 @@
-"""Fair sharing of what can run out: turns, capacity, and the waiting for them."""
+"""Fair sharing of limited resources: turns, capacity, and waiting for them."""

@@ -1,28 +1,28 @@
-"""Fair turns: who is next where only so many turns may be under way at a time (M1).
+"""Fair turns: determines whose turn is next if only a limited number may be in progress at a time (M1).
 
-The tenant with the least *virtual time* is next, which is what its turns have cost until now, in whatever unit
-they are charged.  The rule applies first among projects, then among what each project has.  A tenant that was
-away starts at the virtual time of those that are there, so nobody saves up a right to a rush, and a tenant that
-has used more than its part does not get rid of that by leaving for a moment.  (Start-time fair queueing:  Goyal,
+The tenant with the least *virtual time* is next: what its turns have cost so far, in whatever unit they are
+charged.  The rule applies first among projects, then among the tenants of each project.  A tenant that was away
+starts at the virtual time of those that are present, so no tenant saves up a right to a burst, and a tenant that
+has used more than its share does not lose that debt by leaving for a moment.  (Start-time fair queueing:  Goyal,
 Vin and Cheng, 1996.)
 
-A turn is not cut short.  Therefore a project whose turns are long does not take the last free slot beside others
-that it has, so that a newcomer finds it free.  Turns that are under way slow each other down, because they share
+A turn is not interrupted.  Therefore a project with long turns does not take the last free slot in addition to
+others that it has, so that a newcomer finds it free.  Turns in progress slow each other down, because they share
 processors: while several projects use the process, each has a third of the slots, and a project that has the
 process to itself has all of them.
 
 Within a project, turns whose path has URGENT, as in `("projects/p", URGENT, 17)`, are three of four while others of
-the project wait.  The project's own part does not change, and nobody waits for ever
+the project wait.  The share of the project does not change, and no tenant waits for ever
 (docs/decisions/0052-priority.md).
 
     turns = FairTurns[TurnFor[str]](slots=6, long=0.02)
     turns.ask(TurnFor(("projects/p", 17), item="shard 17"))    # any number; they wait
-    while (turn := turns.begin()) is not None:  # None: nobody waits, or nobody who waits may have a free slot
-        ...                                     # start what turn.item says, and when that has ended:
+    while (turn := turns.begin()) is not None:  # None: none waits, or none of those that wait may have a free slot
+        ...                                     # start the work of turn.item, and when that has ended:
         turns.end(turn, seconds)                # then begin() again
 
 `turns.py` is for code that awaits a turn.  This module has no clock and no tasks.  Each call costs O(log n) in the
-number of tenants that wait or are in debt, and nothing is kept of the others.
+number of tenants that wait or are in debt, and no state is kept of other tenants.
 """
 
 import heapq

@@ -1,10 +1,10 @@
-"""Turns of the event loop, for steps that are long (M1).
+"""Turns of the event loop, for long steps (M1).
 
-A small call needs the loop some ten times, and each time waits for all that is ready by then.  So whoever has the
-loop for long at a time (a large body, an answer with a thousand messages) cuts that into steps of a millisecond or
-less, and asks before each.  After a step the loop first has some turns for whatever else there is, the more the
-longer the step was, or fewer if there is nothing to do in them; who comes next is decided by what each project's
-steps cost (fair_turns.py).  Nobody waits while no step has been done a moment ago.
+A small call needs the loop about ten times, and each time waits for everything that is ready by then.  So work that
+needs the loop for long (a large body, a response with a thousand messages) is cut into steps of a millisecond or
+less, and asks for a turn before each.  After a step the loop runs several passes for everything else: the longer
+the step was, the more passes, and fewer if they have nothing to do.  The next turn is decided by the cost of each
+project's steps so far (fair_turns.py).  A step does not wait if there was no other one a moment ago.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Refusals at a pace: who calls again at once, whatever he hears, costs others little (M1).
+"""Delays refusals, so that a client that immediately calls again costs others little (M1).
 
-A refusal is cheap, for the caller too: without a pace 64 connections that call again at once keep an event loop so
-busy that a neighbour's call waits for a round of them at each of its steps (docs/decisions/0024).  What is refused
-for want of a quota has a slow pace; any error has one that only a flood of them ever meets.
+A refusal is cheap, also for the caller: without a delay, 64 connections that call again at once keep an event loop
+so busy that a call of another client waits for a round of them at each of its steps (docs/decisions/0024).
+Refusals because of a quota have a slow pace; all errors have a pace that only a flood of them reaches.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Turns of calls that are not hot (topics, subscriptions, snapshots, …): a few at a time, shared by project (M1).
+"""Turns of calls about resources (topics, subscriptions, snapshots, …): a few at a time, shared by project (M1).
 
-There are as many turns as the database has connections for such calls (turns.py), and a project may have no more
-calls under way than its part of the capacity (shared_capacity.py).
+There are as many turns as the database has connections for such calls (turns.py), and a project may not have more
+calls in progress than its share of the capacity (shared_capacity.py).
 
 These calls also use the event loop, which hot calls of other projects need at the same time and which no queue
 divides.  So while other projects use the process, a turn ends only after a pause as long as its call.  Sequential

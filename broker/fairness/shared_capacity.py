@@ -1,21 +1,22 @@
-"""Shared capacity: slots, bytes or places in a queue, which tenants hold and must share (M1).
+"""Shared capacity: slots, bytes or places in a queue that tenants share (M1).
 
-Nobody may hold more than `ALPHA` times what is free.  So one alone gets four fifths of all; the more others hold,
-the less each may have; and whoever comes finds room, because the others were stopped before it was gone.  (Dynamic
-thresholds: Choudhury and Hahne, 1998.)  The same holds within a project for what it has, of what the project may
-still get.
+No tenant may hold more than `ALPHA` times what is free.  So a tenant alone gets four fifths of all; the more others
+hold, the less each may have; and a newcomer finds capacity, because the others were stopped before it was used up.
+(Dynamic thresholds: Choudhury and Hahne, 1998.)  Within a project the same rule applies to its tenants and the
+capacity that the project may still get.
 
     slots = SharedCapacity(20_000)
-    over = slots.take(project_path)             # or several paths: all must have room
+    over = slots.take(project_path)             # or several paths: all must have capacity
     if over is not None:
-        raise Unavailable(...over.path...)      # who is over which share
+        raise Unavailable(...over.path...)      # the tenant that exceeds its share
     ...
     slots.give_back(project_path)               # the same paths and amount, once
 
-A path is whoever holds, from the outside in: `(project, subscription)`.  Where projects may be invented freely,
-what may not is counted beside them: `take((project, subscription), (connection,))`.
+A path names a tenant from the outside in: `(project, subscription)`.  If callers can make up projects, something
+that they cannot make up is counted as well: `take((project, subscription), (connection,))`.
 
-No clock, no tasks.  Each call costs O(1) for each key, and nothing is kept of those who hold nothing.
+This module has no clock and no tasks.  Each call costs O(1) for each key, and no state is kept of tenants that hold
+nothing.
 """
 
 import math

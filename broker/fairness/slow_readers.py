@@ -1,4 +1,4 @@
-"""What callers are told while answers that nobody reads have the memory of a project
+"""The error for callers while responses that are not read use up the memory of a project
 (api/limits/answer_memory.py).
 """
 

@@ -1,7 +1,7 @@
-"""Counts the turns that projects have, and the time for which they wait for them and hold them (M1).
+"""Counts the turns of projects, and the time for which they wait for turns and hold them (M1).
 
-The counts show who waits for whom: for each kind of turns, the projects whose waits grow wait for the projects that
-hold them.
+The counts show which projects wait for which: for each kind of turns, the projects whose waits grow wait for the
+projects that hold the turns.
 """
 
 from broker.observability.metrics.counters import Counters

@@ -1,21 +1,21 @@
-"""Waiting for a fair turn: the one way in which a call or a task awaits something that projects share (M1).
+"""Waits for a fair turn: the one way in which a call or a task awaits something that projects share (M1).
 
     turns = Turns(slots=8, long_seconds=0.1, counts=TurnCounts(counters, "resource"))
     async with turns.of("projects/p"):    # waits, and counts how long it waited and how long the turn lasted
         ...
 
-Who is next is decided by `fair_turns.py`.  A `Slot` takes part in it once: it asks, waits, has its turn, and ends.
-However it is left (cancelled while it waits, at the moment at which its turn comes, or during its turn; refused;
-given up by somebody else), it either withdraws or ends its turn, so no slot stays taken and nobody's turn is lost.
+`fair_turns.py` decides whose turn is next.  A `Slot` takes part once: it asks, waits, has its turn, and ends.
+However it ends (cancelled while it waits, at the moment at which its turn comes, or during its turn; refused; given
+up by other code), it either withdraws or ends its turn, so that no slot stays taken and no turn is lost.
 
-Four users of the rule do not await a slot, because nothing of theirs waits in a task of its own:
+Four users of the rule do not await a slot, because what waits there is not a task:
 
-* Claims (`claim_scheduler.py`): a lane in the queue costs no task, and what it claims for is decided when its turn
-  comes, by a task that serves one lane after the other.
-* Dead letters and delayed messages that come due (`features/dead_letters/forwarding/dead_letter_forwarder.py`,
+* Claims (`claim_scheduler.py`): a group in the queue costs no task, and what it claims for is decided when its turn
+  comes, by a task that serves one group after the other.
+* Dead letters and delayed messages that become due (`features/dead_letters/forwarding/dead_letter_forwarder.py`,
   `features/delayed/worker.py`): one task works through them, and asks which batch is next.
-* The event loop (`loop_turns.py`): a turn is over after so many passes of the loop, whatever its owner does.
-* Push requests (`core/pushing/turns.py`): capacity is what runs out there, and an endpoint in the row holds
+* The event loop (`loop_turns.py`): a turn ends after a number of passes of the loop, whatever its owner does.
+* Push requests (`core/pushing/turns.py`): the limited resource is capacity, and an endpoint in the queue holds
   messages with deadlines, not a task.
 """
 

@@ -1,1 +1,1 @@
-"""Extensions of the broker, a package for each."""
+"""Extensions of the broker, one package for each."""

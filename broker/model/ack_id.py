@@ -1,4 +1,4 @@
-"""The opaque name of one delivery of one message.
+"""Ack ids: opaque names of one delivery of one message.
 
 An ack id is base64url (no padding) of 30 bytes: 27 that all messages of one delivery attempt share, then 3
 for the message's ordinal.  27 and 3 bytes are whole base64 groups, so a response of a thousand ids is one prefix

@@ -1,4 +1,4 @@
-"""When an operator wants to be told that a subscription lags (F4)."""
+"""The limits from which a subscription's lag raises an alert (F4)."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The URLs that tokens name a service by."""
+"""The URLs that identify a service as the audience of tokens."""
 
 from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""From when until when a certificate is valid, and when it should be renewed."""
+"""The period for which a certificate is valid, and when it should be renewed."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

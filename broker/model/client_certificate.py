@@ -1,4 +1,4 @@
-"""What a client's certificate says, once TLS has verified it."""
+"""The names in a client's certificate that TLS has verified."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,18 +1,17 @@
-"""What a dead letter tells of the message that was dead-lettered (A5): where it was, and how its last attempt
-ended.
+"""The data of a dead letter about the original message (A5): its origin, and how its last attempt ended.
 
 The reasons are a closed list, so that receivers can compare them:
 
-nack                the subscriber nacked it (an ack deadline of 0, or `:nack`)
-deadline            the ack deadline passed; of a push also: the broker that sent it went away
-reject              the subscriber dead-lettered it (`:reject`), however often it had been tried
-push <status>       the endpoint answered with this HTTP status, such as `push 503`
-push timeout        the endpoint did not answer within the ack deadline
-push unreachable    there was no connection, or no HTTP answer on it
-transform           a transform of the subscription failed for it
-push digest         the endpoint took the digest, but named this message as failed
-expired             it was past its time (features/expiry/expiry.py), and the subscription wants such messages there
-unknown             no failure was recorded for its last attempt
+    nack                the subscriber nacked it (an ack deadline of 0, or `:nack`)
+    deadline            the ack deadline passed; of a push also: the broker that sent it ended
+    reject              the subscriber dead-lettered it (`:reject`), however often it had been delivered
+    push <status>       the endpoint answered with this HTTP status, such as `push 503`
+    push timeout        the endpoint did not answer within the ack deadline
+    push unreachable    there was no connection, or no HTTP answer on it
+    transform           a transform of the subscription failed for it
+    push digest         the endpoint accepted the digest, but named this message as failed
+    expired             it had expired (features/expiry/expiry.py), and the subscription dead-letters such messages
+    unknown             no failure was recorded for its last attempt
 """
 
 from datetime import datetime, timedelta

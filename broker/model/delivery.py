@@ -1,4 +1,4 @@
-"""Deliveries: messages that are handed out under an attempt id, and what is asked for (A4, A7).
+"""Deliveries: messages that are delivered under an attempt id, and requests for them (A4, A7).
 
     delivering ──ack──► gone
         │ nack, or a claim that finds the ack deadline passed while the retry policy asks for a delay
@@ -6,9 +6,6 @@
      pending (or nacked) ──next_delivery_at passes──► claimed again: a new attempt, attempt_number + 1
         ▲
     delivering ──ack deadline passes, no retry policy──► claimed again at once
-
-    due and delivered as often as the dead-letter policy allows ──a claim finds it──► exhausted ──the dead-letter
-    forwarder──► published on the dead-letter topic (or pending again, if there is no such topic any more)
 
 A claim has two sources: messages that are due again, and fresh ones from the cursor on.  allocation.py decides how
 many of each it delivers.

@@ -1,4 +1,4 @@
-"""A due row of messages without ordering keys, as a claim or the dead-letter forwarder has locked it."""
+"""A due row of messages without ordering keys, which a claim or the dead-letter forwarder has locked."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Durations as the API prints and reads them."""
+"""Formats and parses durations as the API does."""
 
 import re
 from datetime import timedelta

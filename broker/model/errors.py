@@ -1,4 +1,4 @@
-"""Every error the broker answers a caller with.
+"""All errors that the broker returns to callers.
 
 BrokerError
 ├── InvalidArgument      a value the caller sent is wrong; sending it again will not help
@@ -7,17 +7,17 @@ BrokerError
 ├── NotFound             the named resource does not exist
 ├── AlreadyExists        the named resource exists
 ├── Unauthenticated      no credential, or one that proves nothing
-├── PermissionDenied     the caller may not; nor is it told whether the resource exists
-├── Aborted              lost against a concurrent change; the caller may try the whole again
-│   ├── Held             a topic takes nothing at present: what was accepted before waits
-│   └── NotAsExpected    the call would do something else than its caller expects
+├── PermissionDenied     the caller lacks a permission; this does not show whether the resource exists
+├── Aborted              lost against a concurrent change; the caller may repeat the whole call
+│   ├── Held             a topic accepts nothing at present; messages that were accepted before wait
+│   └── NotAsExpected    the effect of the call would differ from what its caller expects
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
-│   ├── QuotaExceeded    a project or a principal has used what it may
+│   ├── QuotaExceeded    a project or a principal has reached its quota
 │   └── StorageLow       a storage limit of the installation pauses publishing
-├── Unavailable          try again; a publish answered so may or may not have been stored
+├── Unavailable          try again; a publish with this error may or may not have been stored
 ├── DeadlineExceeded     the work took longer than the caller allowed
 ├── Unimplemented        there is no such method, or no such encoding of a call
-└── Internal             a fault of the broker
+└── Internal             an error in the broker
 
 The class is the canonical code (google.rpc.Code); each API maps it once (api/rest/errors.py).
 """

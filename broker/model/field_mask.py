@@ -1,4 +1,4 @@
-"""Update masks, and the changes that they bound."""
+"""Update masks, and the updates that they limit."""
 
 import re
 from collections.abc import Callable, Collection, Sequence

@@ -1,10 +1,10 @@
-"""A transform of attributes and of fields in a JSON body that is said, not programmed; an extension.
+"""A declarative transform of attributes and of fields in a JSON body; an extension.
 
     {"keep": [...], "remove": [...], "rename": {...}, "mask": [...], "maskWith": "…", "set": {...}}
 
-These happen in this order.  A path is `attributes.key` or `body.key.key`, as in filters; an array on the way stands
-for each of its elements.  What `set` puts in is a constant, or made by a template from the message as it came:
-`{body.order.id}`, `{attributes.region|eu}` (with what stands where there is none), `{message_id}`; `{{` is `{`.
+The steps are applied in this order.  A path is `attributes.key` or `body.key.key`, as in filters; an array on the
+path stands for each of its elements.  `set` inserts a constant, or a template that is filled from the original
+message: `{body.order.id}`, `{attributes.region|eu}` (with a default after `|`), `{message_id}`; `{{` is `{`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The filters that a subscription had before its filter was changed: earlier messages keep their verdict."""
+"""The filters that a subscription had before its filter was changed, which still decide about earlier messages."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A freeze: publishes to a topic are refused until somebody ends it."""
+"""A freeze: publishes to a topic are refused until an operator ends it."""
 
 from dataclasses import dataclass
 from datetime import datetime

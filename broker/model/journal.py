@@ -1,7 +1,7 @@
 """The journal of a subscription: what happened to its messages, and when (F3).
 
-By choice (`extensions.journal`), for all messages, a share of them, or those that fail.  Seeks, dead letters and
-what expires are rare, and are written down for every subscription.
+It is enabled by `extensions.journal`, for all messages, for a share of them, or for those that fail.  Seeks, dead
+letters and expired messages are rare, and are recorded for every subscription.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""Fields that are stored and given back without effect, by their JSON names.
+"""The JSON names of fields that are stored and returned without effect.
 
 api_spec/support.toml lists them.
 """

@@ -1,4 +1,5 @@
-"""Filters of lists: comparisons that all hold, a part of the language of Google's APIs (https://google.aip.dev/160).
+"""Filters of lists: comparisons joined by AND, a subset of the filter language of Google's APIs
+(https://google.aip.dev/160).
 
 state = RUNNING AND target = "projects/shop/subscriptions/*"
 """

@@ -1,8 +1,8 @@
 """A message, as published and as delivered.
 
-These structs are the one shape from the wire to the store and back: copying each message into a second,
-identical value would cost as much as decoding it (docs/decisions/0002).  Those that are made by the
-thousand hold no cycles and are hidden from the garbage collector (gc=False).
+These structs are the only representation from the API to the database and back, because copying each message into
+another value would cost as much as decoding it (docs/decisions/0002).  Those that are created by the thousand
+contain no cycles, and are exempt from garbage collection (gc=False).
 """
 
 import msgspec

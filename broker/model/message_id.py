@@ -1,7 +1,7 @@
-"""Message ids: decimal, unique in the whole broker, and never stored.
+"""Message ids: decimal numbers that are unique in an installation and never stored.
 
-A message is (shard, sequence); its id is shard_id * 10^15 + sequence.  A shard at 1,000,000 messages a second
-would take 31 years to use up its 10^15.  The upper half of them is for messages that are to come later: they have
+A message is identified by shard and sequence; its id is shard_id * 10^15 + sequence.  A shard at 1,000,000 messages
+a second would take 31 years to use up its 10^15.  The upper half of them is for scheduled messages, which have
 their id before they have a sequence (docs/decisions/0035).
 """
 

@@ -1,7 +1,7 @@
 """Resource names: projects/{project}/{collection}/{id}.
 
-The rules are for names that are given to something new.  What exists is found by whatever name it has, so a name is
-judged only where nothing has it: `not_found`.
+The rules apply to the names of new resources.  Existing resources are found by any name, so a name is checked only
+if no resource has it: `not_found`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Pages of lists: their size, and the tokens that say where a list continues."""
+"""Pages of lists: their size, and the tokens from which a list continues."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Sequence

@@ -1,4 +1,4 @@
-"""A pause: nothing of a subscription is handed out until somebody ends it."""
+"""A pause: nothing of a subscription is delivered until an operator ends it."""
 
 from dataclasses import dataclass
 from datetime import datetime

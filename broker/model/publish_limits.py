@@ -1,4 +1,4 @@
-"""What a publish request may hold (A1).  Sources: Google's quotas page and messages seen from the service."""
+"""The limits of a publish request (A1).  Sources: Google's quotas page, and error messages of the service."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

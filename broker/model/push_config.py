@@ -1,4 +1,4 @@
-"""Where and how a push subscription delivers (A8): Google's PushConfig, and options that Google's does not have."""
+"""The configuration of a push subscription (A8): Google's PushConfig, and options that Google's does not have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a push config and its extensions may say."""
+"""The valid values of a push config and its extensions."""
 
 import re
 from base64 import b64decode

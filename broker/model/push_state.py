@@ -1,4 +1,4 @@
-"""How deliveries to an endpoint go: what the broker knows, and shows, of each push subscription (C6)."""
+"""The state of each push subscription's endpoint, as the broker stores and returns it (C6)."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Values that no resource can have, whatever field they are in."""
+"""Refuses values that no resource can have, in any field."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Google's limits of what topics, subscriptions, snapshots and ack deadlines have in common."""
+"""Google's limits that apply to topics, subscriptions, snapshots and ack deadlines alike."""
 
 import re
 from collections.abc import Mapping

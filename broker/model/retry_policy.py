@@ -1,4 +1,4 @@
-"""When a message that failed is delivered again (A4)."""
+"""Computes when a message that failed is delivered again (A4)."""
 
 from dataclasses import dataclass
 from datetime import timedelta

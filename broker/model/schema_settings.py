@@ -1,4 +1,4 @@
-"""What a topic says of the schema of its messages, and a call of a schema beyond Google's message (A11)."""
+"""The schema settings of a topic, and the parameters of schema calls beyond Google's messages (A11)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

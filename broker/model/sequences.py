@@ -1,4 +1,4 @@
-"""Sets of sequences, as PostgreSQL's int8multirange writes them: {[1,5),[7,8)}."""
+"""Sets of sequences, in the text format of PostgreSQL's int8multirange: {[1,5),[7,8)}."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence

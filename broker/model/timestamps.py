@@ -1,4 +1,4 @@
-"""Times as the API prints and reads them."""
+"""Formats and parses times as the API does."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a topic may do that Google's topics do not; each is switched on by itself, and nothing is on by default."""
+"""The extensions of a topic beyond Google's topics.  Each is enabled separately; all are disabled by default."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace

@@ -1,8 +1,8 @@
-"""Message transforms: what is done to each message before a topic takes it, or before a subscription hands it out.
+"""Message transforms, applied to each message before a topic stores it, or before a subscription delivers it.
 
-Google's: several in order, each a function in JavaScript or a compression; and, an extension, what is done to
-fields (field_transform.py).  A function that returns null drops the message; what fails, fails the publish or is
-a nack.
+Google's transforms are a sequence of JavaScript functions and compressions.  Transforms of fields are an extension
+(field_transform.py).  A function that returns null drops the message; a function that fails makes the publish fail,
+or nacks the message.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Connections and the requests in them: HTTP/1.1, HTTP/2 and TLS on one port."""
+"""Connections and their requests: HTTP/1.1, HTTP/2 and TLS on one port."""

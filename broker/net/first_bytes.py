@@ -1,9 +1,9 @@
-"""HTTP/1.1 and HTTP/2 on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
+"""Detects HTTP/1.1 or HTTP/2 on one port, by the first bytes of a connection or by the protocol agreed in TLS.
 
-Clients of HTTP/2 in cleartext begin with its preface at once ("prior knowledge"; there is no upgrade).  Whatever is
-no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither pays for
-the other.  gRPC needs HTTP/2; REST, and what surrounds it, can have either: over HTTP/2 the head of each request
-says which of them it is for.
+Clients of HTTP/2 in cleartext start with its preface ("prior knowledge"; there is no upgrade).  A connection that
+starts in any other way is HTTP/1.1.  Then the connection belongs to the detected protocol, and neither costs the
+other anything.  gRPC needs HTTP/2; REST and the pages beside the API work over both.  Over HTTP/2 the head of each
+request shows whether it is gRPC.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from broker.net.limits.open_connections import OpenConnections, address_in
 from broker.net.tls.handshake import HandshakeTurns, TlsHandshake
 from broker.net.tls.material import ServerTls
 
-CHECK_SECONDS = 30.0  # between two checks at a connection without a request; for the rest of the first bytes
-KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, which are then the ones to close it
-CROWDED_SECONDS = 75.0  # for an idle connection while more than half of those that may be are open
+CHECK_SECONDS = 30.0  # between two checks of a connection without a request; for the first bytes to be complete
+KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, so that they close it
+CROWDED_SECONDS = 75.0  # for an idle connection while more than half of the allowed ones are open
 # Keys in the state of the ASGI lifespan:
-HTTP1_API = "http1_door"  # an Http1Door: what answers the hot calls of REST
-HTTP2_API = "http2_door"  # an Http2Door: what serves gRPC
-WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
-STATES = "states"  # the StateChanges that are to be told of connections that are refused
+HTTP1_API = "http1_door"  # an Http1Door: it answers the hot calls of REST
+HTTP2_API = "http2_door"  # an Http2Door: it serves gRPC
+WEB_PAGES = "web_pages"  # the WebPages that decide which pages may call
+STATES = "states"  # the StateChanges to which refused connections are reported
 STOP_WAITING = "stop_waiting"  # called before the server stops, so that waiting calls are answered
-METRICS = "metrics"  # an application for a port of its own, which needs no authentication
+METRICS = "metrics"  # an application for a separate port without authentication
 
 CLEARTEXT_ANSWER = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
 

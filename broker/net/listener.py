@@ -1,4 +1,4 @@
-"""The socket that all processes of a broker accept from, and how it is named to people and clients."""
+"""The socket from which all processes of a broker accept, and its names for people and clients."""
 
 import errno
 import socket
@@ -43,7 +43,7 @@ def listen(listener: socket.socket) -> None:
     """Accepts connections from now on; they wait until a process accepts them.  Raises CannotListen."""
     try:
         listener.listen(_BACKLOG)
-    except OSError as error:  # somebody else was bound to it too, and was first
+    except OSError as error:  # another process was bound to it too, and was first
         host, port = listener.getsockname()[:2]
         raise CannotListen(_why_not(host, port, error)) from error
 

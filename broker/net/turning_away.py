@@ -1,7 +1,7 @@
-"""What a socket answers that cannot be served from just now: that somebody is there, and not ready.
+"""The response of a socket whose broker cannot serve yet: the broker is running, but not ready.
 
-Connections would otherwise wait unanswered in the listening socket for as long: in a worker that waits for the
-database at its start, and in the parent while it has no worker that serves.
+Otherwise connections would wait unanswered in the listening socket: in a worker that waits for the database at its
+start, and in the parent while no worker serves.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from broker.net.http2.frames import PREFACE
 from broker.net.listener import listen
 
 _REQUEST_SECONDS = 5.0
-_PAUSE_SECONDS = 1.0  # where no connection can be accepted
+_PAUSE_SECONDS = 1.0  # if no connection can be accepted
 
 _Refuse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -33,11 +33,11 @@ async def turning_away(
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                if not PREFACE.startswith(head):  # a client of gRPC takes the end of its connection for UNAVAILABLE
+                if not PREFACE.startswith(head):  # gRPC clients treat the end of the connection as UNAVAILABLE
                     writer.write(_answer(head.split(b" ", 2)[1:2], reason, alive=alive))
                     if writer.can_write_eof():  # asyncio's TLS cannot
                         writer.write_eof()
-                    while await reader.read(65536):  # a body that nobody reads would take the answer along
+                    while await reader.read(65536):  # unread data would reset the connection and discard the answer
                         pass
         writer.close()
 
@@ -65,7 +65,7 @@ def _accepting(
             connection, _ = listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # another process was faster
             return
-        except OSError:  # no file is free
+        except OSError:  # out of file descriptors
             loop.remove_reader(listener)
             pause = loop.call_later(_PAUSE_SECONDS, loop.add_reader, listener, accept)
             return
@@ -91,7 +91,7 @@ async def _talk(connection: socket.socket, refuse: _Refuse, tls: ssl.SSLContext 
         transport, protocol = await loop.connect_accepted_socket(
             lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=tls, ssl_handshake_timeout=timeout
         )
-    except OSError:  # no TLS, or not in time
+    except OSError:  # not TLS, or too slow
         connection.close()
         return
     await refuse(reader, asyncio.StreamWriter(transport, protocol, reader, loop))

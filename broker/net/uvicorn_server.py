@@ -1,4 +1,4 @@
-"""The server of a broker process: the only module that knows uvicorn.
+"""The server of a broker process.  Only this module uses uvicorn.
 
 uvicorn runs the lifespan of the application, listens on the sockets, and stops when the process gets SIGTERM.  The
 protocol of each connection is the broker's own (first_bytes.py).
@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from broker.net.first_bytes import METRICS, STOP_WAITING, MakeProtocol
 from broker.net.http1.asgi import Application
 
-GRACE_SECONDS = 3  # for calls under way when the broker stops; waiting pulls are answered at once
+GRACE_SECONDS = 3  # for calls in progress when the broker stops; waiting pulls are answered at once
 ANSWERING_SECONDS = 2  # for the calls that are cancelled then
 _POLL_SECONDS = 0.1  # how often a start that waits for the database checks whether to stop
 _BACKLOG = 2048
@@ -132,7 +132,7 @@ class UvicornServer(uvicorn.Server):
         self.servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A waiting pull would otherwise keep its connection, and with it the broker, to the end of its wait.
+        # Otherwise a waiting pull would keep its connection, and with it the broker, until the end of its wait.
         if stop_waiting := self.lifespan.state.get(STOP_WAITING):
             stop_waiting()
         giving_up = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cancel_calls)

@@ -1,10 +1,10 @@
-"""How every line of the log looks, whoever writes it, and which of the libraries' lines are let through.
+"""The format of log lines, and which lines of libraries are logged.
 
     2026-11-22T13:00:05.123Z WARNING worker-0[4242] broker.state: the database is away
 
-One record is one line.  What comes from outside (names, paths, answers, errors) may hold anything: whatever is not
-printable is written as an escape, so that nobody can begin a line of his own or talk to the terminal that shows it.
-Only the traceback of a defect has more lines, each behind a mark of its own.
+One record is one line.  Text from outside (names, paths, answers, errors) may contain anything, so characters that
+are not printable are written as escapes: it cannot start a line of its own or control the terminal that shows it.
+Only the traceback of a defect has more lines, each with a marker of its own.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What is told of dead letters that are gone though nobody has dealt with them."""
+"""Log lines and counts of dead letters that were lost before they were resolved."""
 
 import logging
 from collections.abc import Mapping

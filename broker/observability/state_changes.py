@@ -1,11 +1,13 @@
-"""What is wrong just now, and what the log says of it.
+"""Logs the troubles of a process: when each begins, while it lasts, and when it ends.
 
-A line when it begins, one an hour while it lasts, one at its end, however often it is noticed meanwhile.
+There is one line when a trouble begins, one an hour while it lasts, and one at its end, however often it is noticed
+meanwhile.
 
-    fine ──begins──► trouble ──ends──► fine               somebody knows when it is over (a database, an endpoint)
-      └───happens──► trouble ──no more for a while──┘     nobody does (calls are refused)
+    fine ──begins──► trouble ──ends──► fine               its end is observed (a database, an endpoint)
+      └───happens──► trouble ──no more for a while──┘     its end is not observed (calls are refused)
 
-Of one kind of trouble at most LINES_A_MINUTE lines are written a minute; the others are counted, and told together.
+At most LINES_A_MINUTE lines are written a minute for each kind of trouble; further ones are counted and reported
+together.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What happens often and is worth a count: a line for each subject and minute, never one for each time."""
+"""Counts frequent occurrences: one log line for each subject and minute, not for each occurrence."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""The timing of one request, for the log line of a slow one.  Kept only if slow requests are logged."""
+"""The timing of one request, for the log line of a slow one.  It is only measured if slow requests are logged."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -1,4 +1,4 @@
-"""Spans of what becomes of messages, for OpenTelemetry.  Imported only where traces are asked for.
+"""OpenTelemetry spans of publishes and deliveries.  Imported only if tracing is enabled.
 
 A message carries the context of its publisher in its attributes: `googclient_traceparent`, which Google's
 clients write (their `enable_open_telemetry_tracing`), or `traceparent`.  The broker's spans are its children: one

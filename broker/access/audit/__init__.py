@@ -1,1 +1,1 @@
-"""The audit log: who did what."""
+"""The audit log: which caller did what."""

@@ -1,6 +1,7 @@
-"""Who did what: one line of the audit log (E5).
+"""An entry of the audit log: which caller did what (E5).
 
-Shaped as Google's Cloud Audit Logs are: https://cloud.google.com/logging/docs/audit/understanding-audit-logs.
+Entries have the shape of Google's Cloud Audit Logs:
+https://cloud.google.com/logging/docs/audit/understanding-audit-logs.
 """
 
 from collections.abc import Mapping

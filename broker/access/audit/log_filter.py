@@ -1,6 +1,6 @@
-"""What a list of the audit log is asked for: comparisons that all hold.
+"""The filter of a list of the audit log: comparisons joined by AND.
 
-A part of Google's language: https://cloud.google.com/logging/docs/view/logging-query-language.
+It is a subset of Google's query language: https://cloud.google.com/logging/docs/view/logging-query-language.
 
     protoPayload.methodName = "google.pubsub.v1.Publisher.DeleteTopic" AND timestamp >= "2026-01-01T00:00:00Z"
 """

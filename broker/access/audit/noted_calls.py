@@ -1,8 +1,8 @@
-"""Calls that changed nothing, counted until they are written to the audit log.
+"""Counts calls that changed nothing until they are written to the audit log.
 
-Equal calls are counted within INTERVAL_SECONDS.  Failed calls are also sampled: of each caller the first SAMPLES
-different ones in a window are entries of their own, and all further ones are one entry with their number.  Callers
-without a credential are one caller here, so that a stranger cannot fill the log by inventing names.
+Equal calls are counted for INTERVAL_SECONDS.  Failed calls are also sampled: the first SAMPLES different ones of a
+caller in this interval get entries of their own, and all further ones share one entry with their number.  Callers
+without a credential count as one caller, so that an anonymous client cannot fill the log by inventing names.
 """
 
 from dataclasses import dataclass

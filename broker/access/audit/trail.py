@@ -1,9 +1,9 @@
-"""The audit log of a process: entries are noted here, and written in batches to the table and to a file (E5).
+"""The audit log of a process: collects entries, and writes them in batches to the table and to a file (E5).
 
     a change ──► record: written before its answer is given
     a denial, another failed call, a use of data ──► note: counted and sampled, written within a second
 
-A flood of denials therefore costs a statement a second with a bounded number of rows, and delays no call.  While
+A flood of denials therefore costs one statement a second with a bounded number of rows, and delays no call.  While
 the table cannot be written, entries wait in two queues, so that denials never displace changes.
 """
 

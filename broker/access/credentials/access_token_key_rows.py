@@ -1,4 +1,4 @@
-"""The keys that sign access tokens, which only brokers on this database read."""
+"""Rows of the keys that sign access tokens.  Only brokers on this database read them."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,8 +1,8 @@
-"""Who calls, by the credential that a request shows.
+"""Authenticates callers by the credential in their request.
 
-A credential that was verified is known until it expires, something changes in the project of its account, or an
-issuer withdraws a key: the calls that follow cost a dictionary access.  One that was refused is remembered for a
-while as well.  Neither costs a statement, ever.
+A verified credential is cached until it expires, until something changes in the project of its account, or until
+its issuer withdraws a key.  Calls with a cached credential cost a dictionary access.  Refused credentials are
+cached for a while as well.  No call costs a statement.
 """
 
 import time

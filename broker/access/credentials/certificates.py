@@ -1,4 +1,4 @@
-"""Certificates of clients, as credentials: whom they are of is what the operator's file says of their names."""
+"""Authenticates client certificates: a file of the operator maps the names in a certificate to a principal."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,8 +1,7 @@
-"""All credentials of this broker, in memory: what a caller shows is looked for here, and never in the database.
+"""Holds all credentials of an installation in memory; requests never look them up in the database.
 
-So a credential that is new to a process costs a verification, and one that is made up costs less than that.  When
-credentials of a project have changed, those of that project are read anew.  A thousand accounts with their keys
-take some 2 MB.
+A credential that is new to a process costs one verification, and an invented one costs less.  When credentials of a
+project change, those of that project are read again.  A thousand accounts with their keys take about 2 MB.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,9 @@
-"""The public keys of an issuer: found by discovery, kept, and read anew when there is one that is not known.
+"""The public keys of an issuer: discovered, cached, and read again when a token names an unknown key.
 
-https://openid.net/specs/openid-connect-discovery-1_0.html.  An issuer that is slow, or away, holds up nobody whose
-key is known; one that gives keys for another, secrets for public keys, or more than it should, is not believed.
+An issuer that is slow or unreachable delays no caller whose key is known.  Documents that name another issuer, that
+contain secrets instead of public keys, or that are too large are rejected.
+
+https://openid.net/specs/openid-connect-discovery-1_0.html
 """
 
 import asyncio

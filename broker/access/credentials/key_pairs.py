@@ -1,4 +1,4 @@
-"""Keys of service accounts: the private half is given away once, the public half is kept."""
+"""Key pairs of service accounts: the private key is returned once, the public key is stored."""
 
 import secrets
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Finds the caller that a name in policies stands for."""
+"""Resolves the members of policies to the callers that they stand for."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a credential has proved."""
+"""The identity that a credential proves."""
 
 from dataclasses import dataclass
 from datetime import datetime

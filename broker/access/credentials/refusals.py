@@ -1,4 +1,4 @@
-"""What a caller is told whose credential proves nothing, in Google's words and with Google's reasons.
+"""The errors for callers whose credential is not accepted, with Google's messages and reasons.
 
 https://cloud.google.com/docs/authentication/troubleshoot-adc and the reasons of google.api.ErrorReason.
 """

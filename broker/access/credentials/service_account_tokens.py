@@ -1,8 +1,8 @@
 """Tokens of service accounts: those that their keys sign, and the access tokens that these are exchanged for.
 
-self-signed: https://google.aip.dev/auth/4111, for an audience or with scopes, as Google's libraries make them.
-exchanged: https://www.rfc-editor.org/rfc/rfc7523 (POST /token).  An access token is as good as the key that it was
-exchanged for: it ends with that key, or with its account.
+* Self-signed: https://google.aip.dev/auth/4111, for an audience or with scopes, as Google's libraries make them.
+* Exchanged: https://www.rfc-editor.org/rfc/rfc7523 (POST /token).  An access token becomes invalid with the key
+  that it was exchanged for, and with the account.
 """
 
 import secrets

@@ -1,6 +1,6 @@
-"""JSON Web Tokens, read and verified: the key says which algorithm verifies it, never the token.
+"""Parses and verifies JSON Web Tokens.  The key determines the algorithm, never the token.
 
-https://www.rfc-editor.org/rfc/rfc8725 (best practices) has the attacks.
+https://www.rfc-editor.org/rfc/rfc8725 (best practices) describes the attacks.
 """
 
 from collections.abc import Mapping, Sequence

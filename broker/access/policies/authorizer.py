@@ -1,8 +1,9 @@
-"""Whether a caller may.
+"""Decides whether a caller has a permission on a resource.
 
-A decision is known until something changes in the project of its resource: the calls that follow cost a dictionary
-access for each permission.  Policies are read when they are first needed, with those of what the resource is in.
-Whoever has a credential can name resources without end that nobody has asked for, so callers read them in turns.
+Decisions are cached until something changes in the project of the resource; a cached decision costs a dictionary
+access for each permission.  Policies are read when they are first needed, together with those of the parents of the
+resource.  Any caller with a credential can name any number of resources that are not cached, so callers take turns
+to read policies.
 """
 
 import asyncio

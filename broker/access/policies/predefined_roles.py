@@ -1,7 +1,7 @@
-"""The predefined roles as they are told: with a title, what each is for, and its permissions.
+"""Predefined roles as the API returns them: title, description and permissions.
 
-In the shape of google.iam.admin.v1.Role (https://cloud.google.com/iam/docs/reference/rest/v1/roles); the titles are
-Google's.  What a role allows is said in access/principals/permissions.py alone.
+They have the shape of google.iam.admin.v1.Role (https://cloud.google.com/iam/docs/reference/rest/v1/roles), and
+Google's titles.  Only access/principals/permissions.py defines which permissions a role has.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What projects may publish without a caller: their service agents need the permission at each use."""
+"""Checks what projects publish without a caller: their service agent needs the permission each time."""
 
 from broker.access.policies.authorizer import Authorizer, Required
 from broker.access.principals.service_agent import service_agent

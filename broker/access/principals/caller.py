@@ -1,4 +1,6 @@
-"""Who calls: what a credential proved, for the APIs, the checks of permission and the audit log (E1)."""
+"""The caller of a request: the identity that a credential proved, for the APIs, authorization and the audit log
+(E1).
+"""
 
 from dataclasses import dataclass, field
 from datetime import datetime

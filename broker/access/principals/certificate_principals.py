@@ -1,4 +1,4 @@
-"""Whom clients' certificates are of: their subject alternative names, and the principals that have them."""
+"""The principals of client certificates: a mapping from subject alternative names."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Issuers of tokens outside of the broker (OpenID Connect), as the operator's file describes them."""
+"""External issuers of tokens (OpenID Connect), as the operator's file describes them."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

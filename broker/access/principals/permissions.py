@@ -1,4 +1,4 @@
-"""Permissions and the predefined roles that hold them, as Google names them, as far as this broker checks them.
+"""The permissions that this broker checks, and the predefined roles that contain them, under Google's names.
 
 https://cloud.google.com/iam/docs/roles-permissions/pubsub, …/iam, …/resourcemanager and …/serviceusage list them.
 """

@@ -1,7 +1,7 @@
-"""Policies: who has which roles on a resource, and on all below it.
+"""Policies: which principals have which roles on a resource and everything below it.
 
-In the shape of google.iam.v1.Policy (https://cloud.google.com/iam/docs/reference/rest/v1/Policy); the limits are
-those of https://cloud.google.com/iam/quotas.
+They have the shape of google.iam.v1.Policy (https://cloud.google.com/iam/docs/reference/rest/v1/Policy), and the
+limits of https://cloud.google.com/iam/quotas.
 """
 
 import re

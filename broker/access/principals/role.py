@@ -1,7 +1,8 @@
-"""Custom roles: permissions under a name of a project's own.
+"""Custom roles: named sets of permissions that a project defines.
 
-In the shape of google.iam.admin.v1.Role (https://cloud.google.com/iam/docs/reference/rest/v1/projects.roles); the
-limits are those of https://cloud.google.com/iam/quotas.
+They have the shape of google.iam.admin.v1.Role
+(https://cloud.google.com/iam/docs/reference/rest/v1/projects.roles), and the limits of
+https://cloud.google.com/iam/quotas.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Service accounts and their keys, in the shape of Google's IAM.
 
-https://cloud.google.com/iam/docs/reference/rest/v1/projects.serviceAccounts has the resources and their limits.
+https://cloud.google.com/iam/docs/reference/rest/v1/projects.serviceAccounts describes the resources and their
+limits.
 """
 
 import re

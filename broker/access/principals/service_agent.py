@@ -2,7 +2,7 @@
 
 Google publishes dead letters as service-PROJECT_NUMBER@gcp-sa-pubsub.iam.gserviceaccount.com
 (https://cloud.google.com/pubsub/docs/handling-failures#grant_forwarding_permissions).  Here the domain is the
-broker's own, and the project is named by its id.  Nobody has a credential of a service agent.
+broker's own, and the project is named by its id.  There are no credentials for service agents.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Encryption of what is secret in the database."""
+"""Encrypts secrets in the database."""

@@ -1,4 +1,4 @@
-"""Where in the database there are secrets: an encrypted one opens only in its cell."""
+"""The cells of the database that contain secrets.  An encrypted secret can only be decrypted in its own cell."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,7 +1,8 @@
-"""The file with the keys that encrypt what is secret in the database.
+"""The file with the keys that encrypt secrets in the database.
 
-Each line is a key: the base64 of 32 bytes, as `openssl rand -base64 32` prints it.  The first encrypts, all
-decrypt; what begins with # is a comment.  A key is named by what it is, so a wrong one is never taken for another.
+Each line is a key: 32 bytes in base64, as `openssl rand -base64 32` prints them.  The first key encrypts, and all
+keys decrypt.  Lines that begin with # are comments.  The name of a key is derived from its bytes, so that a wrong
+key is never taken for another.
 """
 
 import base64

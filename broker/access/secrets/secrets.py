@@ -1,7 +1,8 @@
-"""Secrets as they are stored: `enc1:KEYID:BASE64`, AES-256-GCM with 12 random bytes before what it made.
+"""The stored form of secrets: `enc1:KEYID:BASE64`, AES-256-GCM with a random nonce of 12 bytes before the
+ciphertext.
 
-What is encrypted is bound to its cell: copied to another row it does not open.  What does not begin like that is
-clear text, from before there was a key.
+The ciphertext is bound to its cell, so a copy in another row cannot be decrypted.  A value without the prefix is
+clear text, stored before a key was configured.
 """
 
 import base64

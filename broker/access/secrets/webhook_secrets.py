@@ -1,4 +1,4 @@
-"""The secrets of a subscription's webhook.  They stay encrypted until a request is to be signed."""
+"""The secrets of a subscription's webhook.  They stay encrypted until a request has to be signed."""
 
 from dataclasses import replace
 

@@ -1,1 +1,1 @@
-"""The version of all that access depends on, and what changed with each."""
+"""The version of credentials, roles and policies, and the changes of each version."""

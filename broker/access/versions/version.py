@@ -1,12 +1,12 @@
-"""The version of all that access depends on: how long what a process knows of credentials and policies is good.
+"""The version of credentials and policies, which determines how long a process may use what it has cached.
 
-Whoever changes a credential or a policy raises the version in the same transaction, with the projects that the
-change is in, and notifies all processes.  A process also reads the version by itself, so that a lost notification,
-or a listener that is down, costs no more than that.  If the version cannot be read, what is known counts for
-nothing, and calls are refused until it can.
+A transaction that changes a credential or a policy also increments the version, records the projects of the change,
+and notifies all processes.  Each process reads the version periodically, too, so that a lost notification or a
+disconnected listener only delays the change.  If the version cannot be read, nothing that is cached is valid, and
+calls are refused.
 
-A change in a project ends only what was known of that project.  Each cache keeps a Validity beside what it has
-read, so that nothing is searched or copied when the version changes (docs/decisions/0080).
+A change in a project invalidates only what is cached of that project.  Each cache keeps a Validity with every
+entry, so that nothing has to be searched or copied when the version changes (docs/decisions/0080).
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""The version of all that access depends on, and what changed with each: whoever changes a credential or a policy
-raises it.
+"""The rows of the version of credentials and policies, and of its changes.
+
+Every change of a credential or a policy increments the version.
 """
 
 from collections.abc import Collection

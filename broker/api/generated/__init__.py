@@ -1,1 +1,1 @@
-"""Protocol definitions of Google's API and the message classes made from them."""
+"""Protocol definitions of Google's API, and the message classes generated from them."""

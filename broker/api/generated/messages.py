@@ -1,7 +1,7 @@
-"""The classes of the messages that the doors speak, by their names in the protocol definitions.
+"""The classes of the protobuf messages of the APIs, by their names in the protocol definitions.
 
-They live in a pool of their own: a program that has Google's client loaded as well (the tests do) has other classes
-of the same names in the default one.
+They are in a descriptor pool of their own, because a program that also loads Google's client, such as the tests,
+has other classes of the same names in the default pool.
 """
 
 from functools import cache

@@ -1,1 +1,1 @@
-"""Maps values between Google's messages and the broker's own types, for REST and gRPC alike."""
+"""Converts values between Google's messages and the broker's own types, for REST and gRPC."""

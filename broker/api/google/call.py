@@ -1,4 +1,4 @@
-"""One call about resources, as its handler sees it whichever API it came by, and what it is answered with."""
+"""A call about resources as its handler sees it, over either API, and its response."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

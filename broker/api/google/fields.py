@@ -1,9 +1,9 @@
 """The fields of topics and subscriptions in Google's messages.
 
-Most are *mapped*: Google's message and the dataclass of the domain declare them under the same name in JSON.  They
-are numbers, texts, maps, durations, and messages of such fields; the others are mapped by hand.  *Kept* fields
-(model/kept.py) are stored and returned without effect, in protobuf's JSON, normalised: with their types, oneofs
-and enums, however a client of REST has spelled them.
+Most are *mapped*: Google's message and the dataclass of the domain declare them under the same JSON name.  Mapped
+fields are numbers, strings, maps, durations, and messages of such fields; the others are converted by hand.  *Kept*
+fields (model/kept.py) are stored and returned without effect.  They are stored in protobuf's JSON, normalised with
+their types, oneofs and enums, however a REST client has spelled them.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -44,7 +44,7 @@ def put_resource(message: Any, resource: Any, *, without: Collection[str] = ()) 
     """Sets the mapped fields of a resource's message, except those `without`, and its kept fields."""
     put_fields(message, resource, without=without)
     for name, value in resource.kept.items():
-        with suppress(json_format.ParseError):  # what this version of protobuf does not take is left out
+        with suppress(json_format.ParseError):  # values that this version of protobuf refuses are left out
             json_format.ParseDict({name: value}, message, ignore_unknown_fields=True)
 
 
@@ -98,7 +98,7 @@ def read_message(kind: Any, message: Any, *, without: Collection[str] = (), wher
             found[name] = to_timedelta(value, f"{where}{field.json_name}")
         elif mapped.has_fields:
             found[name] = from_message(field.type, value, f"{where}{field.json_name}.")
-        elif value or field.default is MISSING:  # an empty one is absent
+        elif value or field.default is MISSING:  # an empty value is left out
             found[name] = value
     return found
 

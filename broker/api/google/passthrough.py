@@ -1,7 +1,8 @@
-"""Passthrough fields: JSON in a field of our own number, for what Google's messages have no field for.
+"""Passthrough fields: JSON in a protobuf field with a number of our own, for values that Google's messages have no
+field for.
 
-REST shows it by its name.  Over gRPC it is a field that Google's clients do not know, so they do not show it, and
-give it back: who reads a resource, changes something else and writes it loses nothing.
+REST shows it by its name.  Over gRPC it is an unknown field for Google's clients, which do not show it but send it
+back.  So a client that reads a resource, changes something else and writes it loses nothing.
 """
 
 from collections.abc import Mapping
@@ -15,12 +16,12 @@ from broker.model.preview import SAFEGUARDS
 
 T = TypeVar("T")
 
-NAMES: Mapping[str, str] = {  # in JSON, by the message's name
+NAMES: Mapping[str, str] = {  # names in JSON, by the name of the message
     "google.pubsub.v1.MessageTransform": "fields",
     "google.pubsub.v1.Topic": "extensions",
 }
 
-# Fields that the JSON of a message has besides Google's fields and those of NAMES; gRPC has no place for them.
+# Fields in the JSON of a message besides Google's fields and those of NAMES; gRPC has no place for them.
 EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
     "google.pubsub.v1.Topic": ("frozen",),
@@ -40,7 +41,7 @@ EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-_NUMBER = 100_001  # far from those that Google gives
+_NUMBER = 100_001  # far from Google's own numbers
 _TEXT = 2  # the wire type
 
 
@@ -50,7 +51,7 @@ def set_passthrough(message: Any, body: bytes) -> None:
 
 def passthrough(message: Any) -> bytes | None:
     """The last one counts, as in all of protobuf."""
-    unknown: Any = UnknownFieldSet(message)  # what it is made of is not typed
+    unknown: Any = UnknownFieldSet(message)  # its elements are not typed
     found = [each.data for each in unknown if each.field_number == _NUMBER]
     return found[-1] if found and isinstance(found[-1], bytes) else None
 

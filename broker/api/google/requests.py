@@ -1,4 +1,4 @@
-"""What the requests of all methods have in common, as Google's messages."""
+"""Reads names and pages from requests, as Google's messages."""
 
 from collections.abc import Collection
 from dataclasses import replace

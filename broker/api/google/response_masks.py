@@ -1,7 +1,7 @@
-"""Response field masks: a caller names the fields of the answer that it wants.
+"""Response field masks, by which a caller selects the fields of the response.
 
-Both spellings of Google's APIs are read: that of google.protobuf.FieldMask ("topics.name,nextPageToken"), and that
-of partial responses ("topics(name,labels/team),nextPageToken").
+Both spellings of Google's APIs are accepted: that of google.protobuf.FieldMask ("topics.name,nextPageToken"), and
+that of partial responses ("topics(name,labels/team),nextPageToken").
 
 https://cloud.google.com/apis/docs/system-parameters, https://google.aip.dev/157
 """
@@ -22,7 +22,7 @@ HEADER = b"x-goog-fieldmask"
 MAX_MASK = 4_096  # characters
 MAX_DEPTH = 16
 
-# The wanted fields by their JSON names; of each all that it has (None), or a part.
+# The requested fields by their JSON names: the whole field (None), or a part of it.
 Mask = Mapping[str, "Mask | None"]
 
 _ANY = "*"

@@ -1,4 +1,4 @@
-"""The schema settings of a topic: google.pubsub.v1.SchemaSettings and what it means."""
+"""Converts the schema settings of a topic from and to google.pubsub.v1.SchemaSettings."""
 
 from typing import Any
 

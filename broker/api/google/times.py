@@ -1,4 +1,4 @@
-"""Durations and times as google.protobuf's messages."""
+"""Converts durations and times from and to google.protobuf's messages."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Google's MessageTransform and what it means."""
+"""Converts transforms from and to google.pubsub.v1.MessageTransform."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Changes as Google's messages say them: a resource with new values, and a mask."""
+"""Updates in Google's messages: a resource with new values, and a field mask."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from broker.model.field_mask import Update, not_mutable, unknown_path
 
 Resource = TypeVar("Resource")
 
-OUTPUT_ONLY = "state"  # a field of this name is, wherever it is within a resource
+OUTPUT_ONLY = "state"  # a field of this name is output only, at any depth of a resource
 _SCALARS = "google.protobuf."  # Duration and the like: one value, though a message
 
 

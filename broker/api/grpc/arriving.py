@@ -1,10 +1,11 @@
-"""A call while its request arrives: who calls, whether they may, and only then what they sent.
+"""Receives the request of a call: authenticates and authorizes the caller before the request is decoded.
 
-    headers ──who calls──► first 4 KB ──may they──► admitted ──► decompressed ──► elements counted ──► decoded
-       │                      │
-       └── UNAUTHENTICATED    └── PERMISSION_DENIED: nothing but these bytes was decompressed, and nothing decoded
+    headers ──authenticate──► first 4 KB ──authorize──► admitted ──► decompressed ──► elements counted ──► decoded
+       │                         │
+       └── UNAUTHENTICATED       └── PERMISSION_DENIED: only these bytes were decompressed, and nothing decoded
 
-A request that is not compressed and names its resource later is read through for the name, without decoding it.
+If a request is not compressed and names its resource after the first 4 KB, it is scanned for the name without being
+decoded.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from broker.model.errors import Internal, InvalidArgument
 from broker.net.http2.stream import Stream
 from broker.net.limits.payload import decompress
 
-SHOWN_BYTES = 600  # of a request, which begins with the name of what it is about
+SHOWN_BYTES = 600  # of a request, which begins with the name of its resource
 
 
 class ArrivingCall(Holder):
@@ -59,8 +60,8 @@ class ArrivingCall(Holder):
         self._reader = MessageReader(encoding, target.admission.most)
         self._more: asyncio.Future[None] | None = None
         self._beginning = b""  # of the first message
-        self._is_over = False  # nothing more of the request is wanted
-        self._reads_through = False  # the request is read through for its name
+        self._is_over = False  # the rest of the request is ignored
+        self._reads_through = False  # the request is scanned for its name
         self._unreturned = 0  # bytes of the body that were not returned to the window
 
     @property

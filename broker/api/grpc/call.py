@@ -1,4 +1,4 @@
-"""One gRPC call, as a handler sees it."""
+"""A gRPC call, as a handler sees it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""How many elements the lists and maps of a request may have, checked before an object is made of any.
+"""Limits the number of elements in the lists and maps of a request, before any object is created for them.
 
-The limits are those of the API.  Ten megabytes of empty messages are five million elements, and would be half a
+The limits are those of the API.  Ten megabytes of empty messages are five million elements, and would take half a
 gigabyte of objects.
 """
 
@@ -39,7 +39,7 @@ LIMITS = {
     "google.pubsub.v1.Subscription.message_transforms": MAX_TRANSFORMS,
 }
 FEW = LONG_BODY // 2
-MAX_DEPTH = 100  # of messages in messages, as of protobuf's decoder, which refuses more
+MAX_DEPTH = 100  # of nested messages; protobuf's decoder refuses more
 _FIELDS_OF_STEP = 1_000
 _FIELD_COST = 200  # bytes that could be read in the time that a field takes
 

@@ -1,4 +1,6 @@
-"""BrokerError to the trailers of a gRPC call.  The only place that knows gRPC's numbers of status codes."""
+"""Converts a BrokerError to the trailers of a gRPC call.  Only this module knows the numbers of gRPC's status
+codes.
+"""
 
 from base64 import b64encode
 from urllib.parse import quote
@@ -34,7 +36,7 @@ _DETAIL_TYPES = {
     "google.rpc.QuotaFailure": messages.QuotaFailure,
     "google.rpc.RetryInfo": messages.RetryInfo,
 }
-MAX_MESSAGE = 4_096  # characters; a refused value may be as long as a request, and clients limit what trailers hold
+MAX_MESSAGE = 4_096  # characters; a refused value may be as long as a request, and clients limit trailers
 
 
 def error_trailers(error: BrokerError) -> list[tuple[bytes, bytes]]:

@@ -1,4 +1,4 @@
-"""grpc.health.v1.Health: this process answers, so it serves."""
+"""Implements grpc.health.v1.Health: a process that answers is serving."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a call holds of requests, in the budgets of its connection and of the process."""
+"""The bytes of requests that a call holds, in the budgets of its connection and of the process."""
 
 from collections.abc import Hashable
 
@@ -6,7 +6,7 @@ from broker.api.limits.admission import Admission
 from broker.api.limits.request_memory import LARGE_BYTES, RequestMemory
 
 MAX_HELD_BYTES = 67_108_864  # of requests of a connection
-BODY_TICKS = 3  # of the connection (20 s), after which a message has arrived: it must not hold its memory for ever
+BODY_TICKS = 3  # of the connection (20 s), within which a message must arrive: its memory must be freed
 
 
 class ConnectionBudget:
@@ -35,8 +35,8 @@ class Holder:
         self._admitted = admitted
         self._held = 0
         self._arriving = 0  # of a message that is not complete, or of a call that is not admitted
-        self._unpacked = 0  # of what is held besides what was sent: decompressed messages
-        self._unpacker: Hashable = None  # whose share of decompressed messages it has a part of
+        self._unpacked = 0  # bytes of decompressed messages, which are held besides the received bytes
+        self._unpacker: Hashable = None  # whose share of decompressed messages it uses
 
     def _admit(self, *, arriving: int) -> None:
         """`arriving` of the bytes that it holds are of a message that is not complete.  Raises the refusal."""

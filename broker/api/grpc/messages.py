@@ -1,4 +1,4 @@
-"""gRPC's framing of messages in a body: a flag (1: compressed), the length in four bytes, the message."""
+"""gRPC's framing of messages in a body: a flag (1: compressed), the length in four bytes, and the message."""
 
 import struct
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from broker.model.errors import BrokerError, Internal, Unimplemented
 from broker.net.limits.payload import MAX_PAYLOAD_BYTES, beginning_of, payload_too_large
 
 ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
-BEGINNING_BYTES = 4_096  # of a message, in which the name of its resource is looked for first
+BEGINNING_BYTES = 4_096  # of a message, which are searched first for the name of its resource
 
 _PREFIX = struct.Struct(">BI")
 PREFIX_BYTES = _PREFIX.size
@@ -42,8 +42,8 @@ class MessageReader:
     def __init__(self, encoding: bytes, most: int = MAX_PAYLOAD_BYTES) -> None:
         self._encoding = encoding
         self._most = most
-        self._begun = bytearray()  # the message that is not complete
-        self._wanted = PREFIX_BYTES  # bytes of it, with its prefix, as far as is known
+        self._begun = bytearray()  # the incomplete message
+        self._wanted = PREFIX_BYTES  # the bytes that it needs, with its prefix, as far as is known
         self._compressed = False
 
     @property

@@ -1,4 +1,4 @@
-"""What gRPC has of a call: its service and its handler."""
+"""The gRPC side of a call: its service and its handler."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple

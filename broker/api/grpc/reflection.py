@@ -1,4 +1,4 @@
-"""grpc.reflection: what tools such as grpcurl ask for before they can call anything.
+"""Implements grpc.reflection, by which tools such as grpcurl discover the services.
 
 Versions 1 and 1alpha have the same messages.
 """

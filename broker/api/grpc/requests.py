@@ -1,4 +1,4 @@
-"""What the requests of all methods have in common."""
+"""Decodes the requests of all methods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Calls about resources over gRPC: Google's request in protobuf's encoding, and the response."""
+"""Runs calls about resources over gRPC: decodes Google's request from protobuf, and encodes the response."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""The header blocks of answers."""
+"""The header blocks of responses."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ _BEGINNING = (
     (b"content-type", b"application/grpc"),
     (b"grpc-accept-encoding", ACCEPTED_ENCODINGS),
 )
-_WITH_ID = encode_headers(*_BEGINNING, (HEADER, b""))[:-1]  # without the length of the id
+_WITH_ID = encode_headers(*_BEGINNING, (HEADER, b""))[:-1]  # without the length byte of the id
 OK = encode_headers((b"grpc-status", b"0"))
 _WRONG_CONTENT_TYPE = encode_headers((b":status", b"415"))
 

@@ -1,7 +1,7 @@
-"""The gRPC API: from the streams of an HTTP/2 connection to the handlers' answers.
+"""The gRPC API: connects the streams of an HTTP/2 connection to the handlers of calls.
 
-gRPC itself is small (github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a call is a stream, its :path names
-the method, its body has messages with a prefix of five bytes, and the trailers say how it went.
+gRPC itself is a small protocol (github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a call is a stream, its
+:path names the method, its body consists of messages with a prefix of five bytes, and the trailers have the status.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ from broker.net.http2.connection import Http2Connection, Registry
 from broker.net.http2.rotation import Rotation
 from broker.net.http2.stream import NOBODY, Receiver, Stream
 
-LEAST_STREAM_BYTES = 64_000_000  # of the streams of all connections, however small the memory for requests is
-MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
+LEAST_STREAM_BYTES = 64_000_000  # of the streams of all connections, even if the memory for requests is smaller
+MAX_RUNNING = 2_000  # calls of a connection, including those that their callers have cancelled
 
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}

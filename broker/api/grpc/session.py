@@ -21,7 +21,7 @@ from broker.fairness.loop_turns import LoopTurns
 from broker.model.client_certificate import ClientCertificate
 from broker.net.http2.stream import Receiver, Stream
 
-ANSWER_SECONDS = 60.0  # for the caller to take an answer
+ANSWER_SECONDS = 60.0  # for the caller to read a response
 
 
 class Target(NamedTuple):

@@ -1,4 +1,4 @@
-"""Calls with any number of requests and answers."""
+"""Calls with any number of requests and responses."""
 
 import asyncio
 from collections import deque
@@ -20,7 +20,7 @@ from broker.fairness.loop_turns import LoopTurns
 from broker.model.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.net.http2.stream import Stream
 
-REQUEST_BYTES = 128  # what a request in the queue takes beside its own bytes
+REQUEST_BYTES = 128  # the overhead of a queued request
 
 
 class StreamingRpc(ArrivingCall):
@@ -43,10 +43,10 @@ class StreamingRpc(ArrivingCall):
         self._request_id = request_id
         self._requests: deque[tuple[Message, int]] = deque()  # with the bytes of the body that each completed
         self._queued = 0  # bytes of those requests
-        self._ticks = 0  # since the request that arrives has begun
-        self._charged = 0  # bytes of the body that no request in the queue stands for yet
+        self._ticks = 0  # since the first byte of the arriving request
+        self._charged = 0  # bytes of the body that are not part of a queued request yet
         self._ended = self._begun = False
-        self._error: BrokerError | None = None  # what the call fails with
+        self._error: BrokerError | None = None  # the error of the call
         self._started = False
         self._caller_known = ANONYMOUS
         self.required: Sequence[Required] = ()
@@ -75,7 +75,7 @@ class StreamingRpc(ArrivingCall):
             self._hold_all()
         except BrokerError as error:
             self._cancel(error)
-        if self._reader.is_within_message:  # one that is larger than the window must be able to come
+        if self._reader.is_within_message:  # a message that is larger than the window must be able to arrive
             charged, self._charged = self._charged, 0
             self._came(charged)
         self._wake()
@@ -152,7 +152,7 @@ class StreamingRpc(ArrivingCall):
             raise Unavailable("The client does not take what it is sent.") from None
         finally:
             if self._stream.written < sent_at:
-                # It is given up: the call ends, and the caller hears at once how.  The window may open until then.
+                # The call is abandoned, and the caller gets the status at once.  The window may open until then.
                 self._stream.outbox.clear()
                 unless_sent()
 

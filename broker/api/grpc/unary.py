@@ -1,4 +1,4 @@
-"""Calls with one request and one answer."""
+"""Calls with one request and one response."""
 
 import asyncio
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class UnaryRpc(ArrivingCall):
         super().__init__(session, stream, target, encoding)
         self._request_id = request_id
         self._message: Message | None = None
-        self._whole = False  # all of the body has come
+        self._whole = False  # the whole body has arrived
         self._started = False  # the task
         self._running = False  # the handler
         self._ticks = 0
@@ -248,7 +248,7 @@ class UnaryRpc(ArrivingCall):
             return False
 
     def _too_late(self) -> None:
-        if self._stream.trailers is not None:  # the caller leaves the answer in the way
+        if self._stream.trailers is not None:  # the caller does not read the response
             self._stream.reset(Code.CANCEL)
         self._fail(DeadlineExceeded("The deadline of the call has passed."))
         self._call.hang_up()

@@ -1,4 +1,4 @@
-"""Protobuf's wire format, read without decoding: no object is made of what a request has.
+"""Reads protobuf's wire format without decoding it: no objects are created for the content of a request.
 
 https://protobuf.dev/programming-guides/encoding/
 """

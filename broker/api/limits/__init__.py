@@ -1,1 +1,1 @@
-"""Memory, turns and slots of the calls that a process serves at the same time."""
+"""Limits of the memory, turns and slots that concurrent calls of a process use."""

@@ -15,7 +15,7 @@ from broker.api.steps import Turns
 from broker.net.limits.client_address import counted_address
 
 FREE_A_SECOND, FREE_AT_ONCE = 100.0, 20  # of an address, or of a project, without a turn
-ANSWER_COST = 800_000  # of a page, a check or an error, and of what surrounds it; as turns of the loop are counted
+ANSWER_COST = 800_000  # of a page, a check or an error, with its overhead, in the unit of turns of the loop
 MOST_WAITING = 16  # for turns, of an address: behind a proxy a tenant may share the address of an attacker
 MOST_SECONDS = 0.75  # of that wait
 _TOKEN_COST, _COST_OF_TOKEN_BYTE = 130_000, 150  # to read and verify a token: 0.3 ms, and 3 ms for 10 KB

@@ -1,4 +1,4 @@
-"""Which requests find room: a budget of bytes, which the APIs of a process share."""
+"""Admits requests to a budget of bytes, which the APIs of a process share."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

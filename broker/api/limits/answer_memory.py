@@ -1,9 +1,9 @@
-"""A budget for the bytes of large answers that their readers have not taken yet.
+"""A budget for the bytes of large responses that clients have not read yet.
 
-Projects share it, and within them their resources (fairness/shared_capacity.py): a client that does not read its
-answers gets no more of them, and others are answered as before.  All calls over REST and gRPC count.  Pulls ask for
-room before they claim (core/pulling/pull_queue.py), calls that read ask when their turn has come
-(fairness/resource_turns.py).
+Projects share the budget, and within a project its resources (fairness/shared_capacity.py): a client that does not
+read its responses gets no more of them, and others are served as before.  All calls over REST and gRPC count.
+Pulls reserve capacity before they claim (core/pulling/pull_queue.py); calls that read data reserve it when their
+turn comes (fairness/resource_turns.py).
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from broker.fairness.shared_capacity import Path, SharedCapacity
 from broker.model.names import project_within
 
-LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
+LARGE_ANSWER_BYTES = 65_536  # the transport buffers as much without waiting for the reader
 LARGEST_ANSWER_BYTES = 14_000_000  # 10 MB of messages, as JSON
 
 

@@ -1,9 +1,9 @@
-"""Small calls that are under way: a few of each project at once, while others use the process as well (M1).
+"""Limits the small calls of a project that are in progress, while other projects use the process as well (M1).
 
-A small call takes the event loop some ten times, and waits each time for all that is ready by then.  So three
-hundred of one project that are under way at once are three hundred that a call of another one waits for, over and
-over.  Those that wait here wait for nothing but calls of their own project; and what they would bring to a flush
-together, the flushes of the others under way have as well.
+A small call uses the event loop about ten times, and each time waits for everything that is ready by then.  If
+three hundred calls of one project are in progress, a call of another project waits for all of them again and
+again.  The calls that wait here wait only for calls of their own project.  Flushes lose nothing by this, because
+the other calls of the project that are in progress fill them as well.
 """
 
 import asyncio

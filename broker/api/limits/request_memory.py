@@ -1,17 +1,18 @@
-"""A budget for the bytes of requests that a process holds at a time.
+"""A budget for the bytes of the requests that a process holds.
 
-Large requests share memory fairly by sender (fairness/shared_capacity.py): over REST by the project in the path,
-over gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted
-by sender: the shares of the large ones leave them room.  Nor are large ones that are complete while half of the
-budget is free: anybody would have room for them, whatever he held.
+Senders of large requests share the budget fairly (fairness/shared_capacity.py).  The sender is the project in the
+path over REST, and the connection over gRPC, where the project is not known before the request is complete.  Small
+requests are not counted by sender, because the shares of the large ones leave capacity for them.  Large requests
+that are complete are not counted by sender either while half of the budget is free, because then there is capacity
+for every sender.
 
-Until a caller has shown a permission for the call, the request counts against a sixteenth of the budget, which all
-such callers share.  Decompressed requests count against a quarter of it as well, shared by callers.
+Until the caller has shown a permission for the call, the request counts against a sixteenth of the budget, which
+all such callers share.  Decompressed requests also count against a quarter of the budget, which callers share.
 """
 
 from broker.fairness.shared_capacity import Path, SharedCapacity
 
-LARGE_BYTES = 4_096  # a request beyond is a large one
+LARGE_BYTES = 4_096  # a larger request is a large one
 
 
 class RequestMemory:

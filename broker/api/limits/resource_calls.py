@@ -1,4 +1,4 @@
-"""Calls that are not hot (topics, subscriptions, snapshots, …): a few at a time, and so long."""
+"""Limits how many calls about resources (topics, subscriptions, snapshots, …) run at a time, and for how long."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager

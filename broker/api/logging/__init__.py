@@ -1,1 +1,1 @@
-"""The entries about calls in the log and in the audit log."""
+"""Writes calls to the log and to the audit log."""

@@ -1,7 +1,7 @@
-"""Which calls are written down, of whichever API: changes in the log, and in the audit log these, denials, and the
-rest by choice (E5).
+"""Decides which calls are recorded, over either API (E5).
 
-https://cloud.google.com/logging/docs/audit#types: admin activity, and data access.
+Changes are written to the log and to the audit log.  Denials are written to the audit log, and other calls if they
+are configured.  https://cloud.google.com/logging/docs/audit#types: admin activity, and data access.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from broker.api.rpc import Rpc
 from broker.model.errors import BrokerError, PermissionDenied
 
 _DENIALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
-_LONGEST = 1_000  # characters of a resource's name: what is denied may have any
+_LONGEST = 1_000  # characters of a resource's name: a denied call may have any name
 
 
 class Auditor:

@@ -1,6 +1,6 @@
-"""What the log says of calls: that some are refused for want of room, what was a fault of ours, at debug each one.
+"""Log lines about calls: refusals for lack of capacity, internal errors, and, at debug level, every call.
 
-A call is named by its method and its resource; what else a caller sends is not written.
+A line names the method and the resource of a call; nothing else that a caller sends is written.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class CallLog:
                 await self._turns.to_answer(peer, payer)
         counted = [payer, counted_address(host_of(peer))] if payer else [counted_address(host_of(peer))]
         if seconds := max(map(self.pace.delay, counted)):
-            with suppress(asyncio.CancelledError):  # it is to be answered all the same
+            with suppress(asyncio.CancelledError):  # it must be answered nevertheless
                 await asyncio.sleep(seconds)
 
     def fault(self, call: str, error: Exception, request_id: bytes) -> None:

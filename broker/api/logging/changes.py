@@ -1,8 +1,8 @@
-"""The line that each change of a resource leaves in the log, whichever API it came through, also without --auth.
+"""Logs every change of a resource in one line, over either API and also without --auth.
 
     INFO broker.changes: anonymous at 10.1.2.3 called UpdateTopic on projects/p/topics/orders: labels
 
-The APIs hand in the request and its answer as bytes, so that handlers know nothing of it.
+The APIs pass the request and the response as bytes, so that handlers need no code for this.
 """
 
 import logging

@@ -31,7 +31,7 @@ class _Counted:
 
     def __init__(self, answers: AnswerMemory, path: str, send: Send) -> None:
         self._answers, self._path, self._send = answers, path, send
-        self._start: Message | None = None  # is sent with the first part of the body
+        self._start: Message | None = None  # sent with the first part of the body
         self._refused = False
 
     async def __call__(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""GET /metrics: what the broker has counted, for Prometheus."""
+"""GET /metrics: the broker's metrics, for Prometheus."""
 
 from collections.abc import Awaitable, Callable
 

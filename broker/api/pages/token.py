@@ -1,4 +1,6 @@
-"""POST /token: an access token for what the key of a service account has signed (RFC 7523, RFC 6749 section 5)."""
+"""POST /token: exchanges a token that a service account's key has signed for an access token (RFC 7523, RFC 6749
+section 5).
+"""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs
@@ -14,7 +16,7 @@ from broker.model.errors import Unauthenticated, Unavailable
 PATH = "/token"
 GRANT_TYPE = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 MAX_BODY_BYTES = 65_536
-EXPIRES_SECONDS = 3_599  # as Google says it: a second for the way
+EXPIRES_SECONDS = 3_599  # as Google does: a second less, for the transmission
 
 _NOT_STORED = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # which the RFC asks for
 

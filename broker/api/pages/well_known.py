@@ -1,6 +1,6 @@
-"""What a receiver of pushes needs to verify their tokens: OpenID Connect discovery, and the public keys.
+"""OpenID Connect discovery and the public keys, with which receivers of pushes verify tokens.
 
-https://openid.net/specs/openid-connect-discovery-1_0.html.  The keys are also where Google has them.
+https://openid.net/specs/openid-connect-discovery-1_0.html.  The keys are also served at the path that Google uses.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 _KEYS_PATH = "/.well-known/jwks.json"
-# Seconds.  A key is published a day before it signs, so verifiers may believe what they have for much longer.
+# Seconds.  A key is published a day before it signs, so verifiers may cache the keys for much longer.
 _CACHED = {"Cache-Control": "public, max-age=300"}
 _NOT_STORED = {"Cache-Control": "no-store"}
 

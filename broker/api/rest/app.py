@@ -1,7 +1,7 @@
-"""The REST API: from a request to a handler's answer.
+"""The REST API: routes requests to the handlers of calls.
 
-No framework: a call is looked up by one dictionary key, and a hot call pays for nothing that it does not use.
-Starlette serves what is not the API: health, metrics and the specification.
+It uses no framework: a call is found by one dictionary lookup, and a hot call pays for nothing that it does not
+use.  Starlette serves the pages beside the API: health, metrics and the specification.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class _Target(NamedTuple):
     handler: Handler
     admission: Admission
     parameters: QueryParameters
-    is_audited: bool  # also where it succeeds
+    is_audited: bool  # also if it succeeds
 
 
 class _Reading(NamedTuple):
@@ -99,7 +99,7 @@ class RestApi:
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests, turns)
         self._targets = _targets(routes, requests, resource_calls, hot_calls, auditor)
-        self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
+        self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # the results of _look_up, for short paths
 
     def has(self, path: bytes) -> bool:
         """Whether a path, as it was sent, is of the API."""
@@ -129,7 +129,7 @@ class RestApi:
             self._calls.refused(error, exchange.request_id)
             status, answer, retry_after = encode_error(error)
             refused = True
-        except asyncio.CancelledError:  # the server does that to what is left when it has stopped for long enough
+        except asyncio.CancelledError:  # the server cancels the remaining calls some time after it has stopped
             status, answer, retry_after = encode_error(Unavailable("The broker stops; try again."))
         except Exception as error:
             self.failed(exchange, error)
@@ -165,7 +165,7 @@ class RestApi:
             with timed("body"):
                 payer = payer_of(needs, name, caller)
                 body, held, large = await self._bodies.read(exchange, target.admission, payer, caller)
-            if gate is not None and gate.changes != changes:  # while the body arrived
+            if gate is not None and gate.changes != changes:  # changed while the body arrived
                 caller = await self._caller(exchange, needs)
                 if needs.all:
                     required = await gate.allow(caller, needs, name)

@@ -1,8 +1,8 @@
-"""The body of a request: read, counted against the budget of the process, decompressed.
+"""The body of a request: read, counted against the budget of the process, and decompressed.
 
-The port reads on only as the API asks, so that a connection whose body is not taken yet holds some 64 KB at most.
-A body counts from when its bytes are here until its call has been answered: what a publish holds while it waits to
-be stored is part of it.
+A connection reads on only when the API asks for it, so that a connection whose body has not been taken holds about
+64 KB at most.  A body counts from the time when its bytes have arrived until its call has been answered, because a
+publish holds it while it waits to be stored.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ class LargeBody:
     def __init__(self, memory: RequestMemory, admission: Admission, sender: str) -> None:
         self.held = 0
         self._memory, self._admission, self._sender = memory, admission, sender
-        self._unpacked = 0  # of what is held, decompressed
-        self._unpacker: Hashable = None  # whose share of decompressed requests it has a part of
+        self._unpacked = 0  # bytes that are held decompressed
+        self._unpacker: Hashable = None  # whose share of decompressed requests it uses
 
     def take(self, size: int) -> None:
         """Hold so many bytes more.  Raises the refusal."""
@@ -88,7 +88,7 @@ class LargeBody:
             raise DeadlineExceeded(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
         finally:
             memory.arrived((sender,), arriving)
-        return cast(bytes, body)  # it is read, and that is all: a copy of 10 MB takes 4 ms
+        return cast(bytes, body)  # it is only read, and a copy of 10 MB takes 4 ms
 
 
 class BodyReader:
@@ -145,7 +145,7 @@ class BodyReader:
 
     def _take(self, size: int, admission: Admission) -> int:
         held = self._memory.held
-        if held + size > self._memory.limit:  # else there is room for everybody
+        if held + size > self._memory.limit:  # otherwise there is capacity for all
             admission.check(self._memory, size)
         self._memory.held = held + size
         return size

@@ -1,4 +1,4 @@
-"""One REST call, as a handler sees it."""
+"""A REST call, as a handler sees it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Call:
     caller: Caller = ANONYMOUS
     gate: Gate | None = None
     large: LargeBody | None = None
-    # What it was allowed for.  A handler that checks the permissions of a waiting call itself sets this.
+    # The needs that were checked.  A handler that checks the permissions of a waiting call itself sets this.
     required: Sequence[Required] = ()
     needs: Needs = NOTHING  # of the call, if there is a gate
 

@@ -1,4 +1,4 @@
-"""What a request of HTTP shows of its caller."""
+"""The credentials in an HTTP request."""
 
 from collections.abc import Iterable
 from urllib.parse import parse_qsl

@@ -1,4 +1,4 @@
-"""BrokerError to google.rpc.Status in JSON.  The only place that knows HTTP status codes of errors."""
+"""Converts a BrokerError to google.rpc.Status in JSON.  Only this module knows the HTTP status codes of errors."""
 
 import math
 from typing import NamedTuple

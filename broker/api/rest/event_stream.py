@@ -1,4 +1,4 @@
-"""An answer that goes on for as long as somebody reads it: Server-Sent Events, or lines.
+"""A response without an end, for as long as the client reads it: Server-Sent Events, or lines.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -15,7 +15,7 @@ from broker.observability.timing import timed
 
 T = TypeVar("T")
 
-READ_SECONDS = 30.0  # within which a reader takes what was written, but for the last 64 KB
+READ_SECONDS = 30.0  # within which a reader must read what was written, except for the last 64 KB
 _HEAD = b"content-type: %b\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
 
 ALIVE = b": alive\n\n"  # a comment, which shows that the stream is open

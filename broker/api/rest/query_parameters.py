@@ -1,11 +1,11 @@
-"""Query parameters that a call can have; any other is refused, as at Google (docs/decisions/0085)."""
+"""Query parameters of a call.  Unknown ones are refused, as Google does (docs/decisions/0085)."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 
 from broker.model.errors import InvalidArgument
 
-# Parameters of all calls, each also with a `$` before it; what they do: docs/decisions/0074-system-parameters.md.
+# Parameters of all calls, each also with a `$` before it.  docs/decisions/0074-system-parameters.md explains them.
 SYSTEM_PARAMETERS = frozenset(
     {
         ".xgafv",

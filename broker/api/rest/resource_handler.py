@@ -1,4 +1,5 @@
-"""Calls about resources over REST: a path, a query and JSON become Google's request, its response JSON.
+"""Runs calls about resources over REST: converts path, query and JSON to Google's request, and its response to
+JSON.
 
 The mapping is that of Google's APIs (google/api/http.proto).
 """

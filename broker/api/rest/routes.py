@@ -1,7 +1,7 @@
-"""What REST has of a call: its methods and paths.
+"""The REST side of a call: its methods and paths.
 
-A path is written with `*` for each resource id.  `:verb` on the last id is Google's spelling; `/verb` is the plain
-spelling of the same call (A12), a path of its own.
+A path has `*` for each resource id.  `:verb` after the last id is Google's spelling; `/verb` is the plain spelling
+of the same call (A12), and a path of its own.
 """
 
 from collections.abc import Awaitable, Callable, Collection

@@ -1,4 +1,4 @@
-"""System parameters: what a request of any of Google's APIs can say besides its call, in its query or headers.
+"""System parameters: query parameters and headers that every call of Google's APIs accepts.
 
 docs/decisions/0074-system-parameters.md lists all of them, and what the broker does with each.
 
@@ -21,11 +21,11 @@ from broker.net.http1.head import Head
 _METHOD_OVERRIDE = b"x-http-method-override"
 _FORM = b"application/x-www-form-urlencoded"
 
-MAX_PARAMETERS = 200  # of a query, which is read before it is known who calls
+MAX_PARAMETERS = 200  # of a query, which is parsed before the caller is authenticated
 
-# Parameters whose values are lists with commas: given several times they are one list.
+# Parameters whose values are lists separated by commas; if given several times, they are one list.
 _LISTS = frozenset(("updateMask", "update_mask", "fields", "$fields", "keyTypes", "key_types"))
-_INTEGER_ENUMS = "enum-encoding=int"  # $alt=json;enum-encoding=int, of Google's generated clients for REST
+_INTEGER_ENUMS = "enum-encoding=int"  # $alt=json;enum-encoding=int, as Google's generated REST clients send it
 _SWITCHES = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -44,7 +44,7 @@ class AnswerForm:
     def of(self, answer: bytes) -> bytes:
         """The answer in this form."""
         if not answer:
-            return answer  # it was written in parts
+            return answer  # it was sent in parts
         pretty = answer.startswith(b"{\n") if self.pretty is None else self.pretty
         value = partial_json(msgspec.json.decode(answer), self.mask)
         if self.enums_of is not None:

@@ -1,1 +1,1 @@
-"""The settings of the broker: definitions, checks, and where values come from."""
+"""The settings of the broker: definitions, checks, and where their values come from."""

@@ -77,7 +77,7 @@ def check_certificate_principals(path: str) -> None:
 def check_ca_file(path: str) -> None:
     try:
         make_tls_context(path)
-    except OSError as error:  # also what OpenSSL has against it
+    except OSError as error:  # including OpenSSL's errors
         raise ValueError(os_reason(error)) from None
 
 

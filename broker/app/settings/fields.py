@@ -172,7 +172,7 @@ class Settings:
     janitor_interval_seconds: float = _setting(
         30.0,
         "How often partitions are made ahead and space is given back.",
-        Seconds(1, 300),  # they are made 10 minutes ahead (core/log/partitions.py), and one check may fail
+        Seconds(1, 300),  # they are created 10 minutes ahead (core/log/partitions.py), and one check may fail
     )
     lag_interval_seconds: float = _setting(
         10.0,

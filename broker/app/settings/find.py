@@ -11,7 +11,7 @@ from typing import Any
 from broker.app.settings.fields import FIELDS, NAMES, PREFIX, Settings, as_text, option, variable
 from broker.app.settings.kinds import CLIENT_VARIABLES
 
-_NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing
+_NEAR = 0.75  # of difflib's ratio: PROT is close to PORT, and URL to nothing
 
 
 def default_data_dir() -> str:
@@ -88,7 +88,7 @@ def asks_for_traces(environment: Mapping[str, str] | None = None) -> bool:
         if (protocol := environment.get(name)) and protocol != "http/protobuf":
             what = "leave it out, and name the collector's port for HTTP, which is 4318 by custom"
             raise SettingError(f"{name} must be http/protobuf, not {protocol[:40]!r}: {what}")
-        if protocol:  # that of traces goes before the other
+        if protocol:  # the variable for traces takes precedence
             break
     return asks
 
@@ -137,7 +137,7 @@ def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return sorted(unknown)
 
 
-# What Kubernetes (enableServiceLinks) and `docker run --link` tell of a service that is called "broker":
+# Variables that Kubernetes (enableServiceLinks) and `docker run --link` set for a service called "broker":
 # BROKER_PORT=tcp://10.0.0.1:8085, BROKER_SERVICE_HOST, BROKER_PORT_8085_TCP_ADDR, …
 _SERVICE_LINK = re.compile(
     r"BROKER_(.+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"

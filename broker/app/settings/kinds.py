@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-# What commands that call a broker read (client/connection.py); no settings, and no near misses of any.
-# BROKER_PROJECT is both.
+# Variables that only commands which call a broker read (client/connection.py): neither settings nor misspelled
+# ones. BROKER_PROJECT is both.
 CLIENT_VARIABLES = frozenset({"BROKER_URL", "BROKER_CREDENTIALS", "BROKER_CONTEXT"})
 
 
@@ -35,8 +35,8 @@ def _bounded(read: Callable[[str], N], text: str, least: N, most: N) -> N:
     try:
         number = read(text)
     except ValueError:
-        raise ValueError from None  # whose words are Python's
-    if not least <= number <= most:  # as a number that is none is nowhere
+        raise ValueError from None  # the original message is Python's
+    if not least <= number <= most:  # so that NaN is refused
         raise ValueError
     return number
 
@@ -82,7 +82,7 @@ def processors(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     try:
         quota, _, period = limit.read_text().partition(" ")
         return max(1, min(count, -(-int(quota) // int(period))))
-    except (OSError, ValueError, ZeroDivisionError):  # there is none: `max 100000`
+    except (OSError, ValueError, ZeroDivisionError):  # no limit: `max 100000`
         return count
 
 

@@ -1,4 +1,4 @@
-"""`broker docs`: the documentation, as it was installed with this program."""
+"""`broker docs`: the documentation that is installed with this program."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

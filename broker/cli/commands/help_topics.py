@@ -1,4 +1,4 @@
-"""The help topics of `broker help TOPIC`: what all commands have in common."""
+"""The help topics of `broker help TOPIC`, which explain what all commands have in common."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""`broker backup`: whether a restored database is whole, and what it needs before brokers serve from it."""
+"""`broker backup`: checks whether a restored database is complete, and prepares it for serving."""
 
 import asyncio
 from collections.abc import Iterator

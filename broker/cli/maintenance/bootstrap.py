@@ -1,4 +1,4 @@
-"""`broker auth bootstrap`: a key that may do everything, for whoever has the database."""
+"""`broker auth bootstrap`: creates a key with every permission, for the operator of the database."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,4 +1,6 @@
-"""`broker database`: PostgreSQL's own programs on the embedded PostgreSQL, to look at it and to move out of it."""
+"""`broker database`: runs PostgreSQL's own programs on the embedded PostgreSQL, to inspect it or to migrate from
+it.
+"""
 
 import contextlib
 import signal

@@ -1,6 +1,6 @@
-"""`broker migrate`: bring the schema of a PostgreSQL of the operator's own up to date.
+"""`broker migrate`: updates the schema of a PostgreSQL that the operator runs.
 
-`broker serve` does that itself for the embedded database.
+`broker serve` updates the schema of the embedded PostgreSQL itself.
 """
 
 from collections.abc import Mapping

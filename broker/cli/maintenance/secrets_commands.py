@@ -1,4 +1,4 @@
-"""`broker secrets`: a new key for what is secret in the database (`rotate`), and the way back (`decrypt`)."""
+"""`broker secrets`: encrypts the secrets in the database with a new key (`rotate`), or decrypts them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

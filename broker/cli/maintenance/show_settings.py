@@ -1,4 +1,4 @@
-"""`broker settings`: what is in force, and whence."""
+"""`broker settings`: shows the settings in force, and where each comes from."""
 
 from broker.app.settings.fields import NAMES
 from broker.app.settings.find import SettingsInForce

@@ -1,4 +1,4 @@
-"""`broker sql`: roles of PostgreSQL that publish and acknowledge in their own transactions (J7)."""
+"""`broker sql`: grants roles of PostgreSQL to publish and acknowledge in their own transactions (J7)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

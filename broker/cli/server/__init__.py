@@ -1,1 +1,1 @@
-"""`broker serve`: the parent process, its children, and what they need before they serve."""
+"""`broker serve`: the parent process, its children, and the preparations before they serve."""

@@ -1,4 +1,4 @@
-"""The key of whoever owns everything, made in a process of its own: what it imports the parent must not hold."""
+"""Creates the owner's key in a process of its own, whose imports the parent process must not keep in memory."""
 
 import asyncio
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a command tells whoever started it, on standard output; the log is on standard error."""
+"""Messages of a command on standard output for the user who started it.  The log is written to standard error."""
 
 import shlex
 from pathlib import Path

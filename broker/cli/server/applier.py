@@ -1,7 +1,7 @@
-"""The process that makes a project as files declare it, before a broker serves (apply_at_start.py).
+"""The process that applies declarations to a project before a broker serves (apply_at_start.py).
 
-It is a broker of its own, on a Unix socket in a directory that is its user's alone, and applies the files there as
-`broker apply` does anywhere.  Whoever starts a broker has its database, so nobody is asked who calls.
+It runs a broker of its own on a Unix socket, in a directory that only its user can open, and applies the files
+there like `broker apply`.  It needs no authentication, because whoever starts a broker has access to its database.
 """
 
 import asyncio

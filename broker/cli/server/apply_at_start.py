@@ -1,6 +1,6 @@
-"""`broker serve --apply`: what files declare holds before anybody is served.
+"""`broker serve --apply`: applies declarations before the broker serves.
 
-A process of its own does it (applier.py), which has what the parent of the broker's processes must not hold.
+A process of its own does so (applier.py), whose imports the parent process must not keep in memory.
 """
 
 from multiprocessing.connection import Connection

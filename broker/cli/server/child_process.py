@@ -1,4 +1,4 @@
-"""Child processes of the broker's parent, and their words to it."""
+"""Child processes of the broker's parent process, and the messages that they send to it."""
 
 import signal
 from dataclasses import dataclass

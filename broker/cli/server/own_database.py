@@ -1,4 +1,4 @@
-"""How the broker reaches a PostgreSQL of the operator's own."""
+"""Connects the broker to a PostgreSQL that the operator runs."""
 
 from broker.app.settings.checks import read_password
 from broker.app.settings.fields import Settings

@@ -1,4 +1,6 @@
-"""The sockets of a broker, and what they speak: the parent makes them, and all its processes accept from them."""
+"""The listening sockets of a broker, and their protocols.  The parent opens them, and all its processes accept from
+them.
+"""
 
 import socket
 import ssl

@@ -1,7 +1,7 @@
-"""`broker serve`: the embedded PostgreSQL if there is no other, then the broker's processes.
+"""`broker serve`: starts the embedded PostgreSQL, unless another one is configured, and the broker's processes.
 
-The parent opens the listening socket, owns the embedded PostgreSQL, and keeps its children running; each child
-is a whole broker that accepts from the same socket.  The children end with the parent, however it ends.
+The parent opens the listening socket, owns the embedded PostgreSQL, and restarts its children.  Each child is a
+complete broker that accepts from the same socket.  The children end with the parent, however it ends.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What systemd hands over and is told, or another service manager that speaks as it does.
+"""Socket activation and notifications of systemd, or of another service manager with the same protocol.
 
-Sockets that it listens on are inherited (sd_listen_fds(3)): clients that connect while no broker runs wait for the
-next one.  It is told when the broker serves, and when it begins to stop (sd_notify(3)).
+Sockets on which it listens are inherited (sd_listen_fds(3)), so that clients which connect while no broker runs
+wait for the next one.  It is notified when the broker serves and when it begins to stop (sd_notify(3)).
 """
 
 import logging

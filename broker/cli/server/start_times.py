@@ -1,4 +1,4 @@
-"""Where the time of a start goes, for `broker serve --verbose`."""
+"""Measures the steps of a start, for `broker serve --verbose`."""
 
 import os
 import time

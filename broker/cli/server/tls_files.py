@@ -1,4 +1,4 @@
-"""The files of TLS: read at the start, and again whenever they have changed."""
+"""The files of TLS: read at the start, and again when they have changed."""
 
 import asyncio
 import logging

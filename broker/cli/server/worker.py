@@ -1,4 +1,4 @@
-"""One broker process."""
+"""A worker: one broker process."""
 
 import asyncio
 import contextlib

@@ -1,1 +1,1 @@
-"""Acks, nacks and ack deadlines: one statement for all that arrive in a shard meanwhile."""
+"""Acks, nacks and ack deadlines: one statement for all that arrive in a shard at about the same time."""

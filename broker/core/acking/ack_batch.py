@@ -1,6 +1,4 @@
-"""What was asked of delivered messages of a shard, and waits to be written together
-(core/acking/ack_coalescer.py).
-"""
+"""Acks and deadline changes of a shard that wait to be written together (core/acking/ack_coalescer.py)."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +9,7 @@ from broker.model.deadline_change import AttemptStatus
 from broker.model.journal import Attribution
 from broker.model.retry_policy import RetryPolicy
 
-# Who asked for acks: of each attempt the ordinals that each asked for.
+# The authors of acks: for each attempt the ordinals that each author acknowledged.
 AckAttributions = dict[AttemptName, list[tuple[set[int], Attribution]]]
 
 

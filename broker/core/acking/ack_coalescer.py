@@ -35,7 +35,7 @@ from broker.model.journal import UNKNOWN, Attribution
 MAX_WAITING_IDS = 1_000_000  # about 100 MB, and some seconds to write
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
 MOST_CHARGED_SECONDS = 0.02  # for a flush
-CONTENDED_FLUSHES = 2  # of a project among others: a flush that waits for a lock does not stop its other shards
+CONTENDED_FLUSHES = 2  # of a project among others, so that a flush that waits for a lock blocks no other shard
 _STOPPED = "The broker stopped."
 _TOO_SLOW = "Acknowledgements take too long to be written; try again."
 

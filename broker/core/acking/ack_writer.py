@@ -1,7 +1,7 @@
-"""Writes what was asked of delivered messages of one shard (core/acking/ack_coalescer.py says when).
+"""Writes the acks and deadline changes of one shard (core/acking/ack_coalescer.py decides when).
 
-Each kind is one statement and one commit.  What a statement did not find is looked for once more: another that it
-waited for may have moved it.
+Each kind is one statement and one commit.  A statement runs once more for messages that it did not find, because
+another statement that it waited for may have moved them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-# Past some thousand rows a larger commit gains nothing, and takes longer than it may.
+# Beyond some thousand rows a larger commit gains nothing, and takes longer than it may.
 MAX_STATEMENT_ATTEMPTS = 4_000
-PARTS_BEFORE_MERGE = 32  # changes of some messages of an attempt: as many parts as that may leave, at the most
-_MAX_SPLIT_ATTEMPTS = 10_000  # whose changes are counted
+PARTS_BEFORE_MERGE = 32  # partial changes of an attempt: the most parts that they may leave
+_MAX_SPLIT_ATTEMPTS = 10_000  # attempts whose changes are counted
 
 
 class AckWriter:
@@ -62,7 +62,7 @@ class AckWriter:
         self._attempt_ids = core.attempt_ids
         self._wake_ups = core.wake_ups
         self._jitter = jitter
-        self._splits: dict[AttemptName, int] = {}  # how often attempts were, since their parts were merged
+        self._splits: dict[AttemptName, int] = {}  # how often each attempt was split since its parts were merged
 
     async def write(self, shard_id: int, batch: Batch) -> tuple[RefusedAcks, MessageNames]:
         """Returns the acks that were refused, and the messages whose deadline change was stale.
@@ -74,7 +74,7 @@ class AckWriter:
         if batch.acks:
             await self._write_acks(shard_id, batch)
             if not (batch.exactly_once_acks or batch.acks_in_order or batch.deadlines):
-                return RefusedAcks(), {}  # as most are
+                return RefusedAcks(), {}  # which is the usual case
         stale = await self._write_exactly_once_acks(shard_id, batch)
         refused = await self._write_acks_in_order(shard_id, batch)
         refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
@@ -121,7 +121,7 @@ class AckWriter:
             ):
                 acked: list[AckedRow] = []
                 missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some), acked=acked)
-                if missing:  # gone, or moved to another part of the attempt while we waited: try once more
+                if missing:  # gone, or moved to another part of the attempt meanwhile: try once more
                     missing = await acknowledge(connection, shard_id=shard_id, acks=missing, acked=acked)
                 if ledger is not None:
                     ledger.acked(some, [missing], batch.attribution)
@@ -170,7 +170,7 @@ class AckWriter:
                 write = partial(acknowledge_in_order, connection, shard_id=shard_id, **common)
                 tries = [await write(acks=dict(some))]
                 missing = {a: of_it for a, of_it in tries[0].stale.items() if a.subscription_id in exactly_once}
-                if missing:  # gone, or acked before and put aside by a claim while we waited: try once more
+                if missing:  # gone, or acked and moved by a claim meanwhile: try once more
                     tries.append(await write(acks=missing))
                 if ledger is not None:
                     refused = [{**tries[0].stale, **{attempt: set() for attempt in missing}, **tries[-1].stale}]
@@ -240,7 +240,7 @@ class AckWriter:
             attempt = change.attempt
             if attempt.ordered or len(change.ordinals) == attempt.count:
                 continue
-            splits[attempt] = splits.pop(attempt, 0) + 1  # those that were changed last are last
+            splits[attempt] = splits.pop(attempt, 0) + 1  # in the order of their last change
             if splits[attempt] == PARTS_BEFORE_MERGE:
                 many.append(attempt)
         if many:

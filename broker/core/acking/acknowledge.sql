@@ -1,9 +1,12 @@
--- Clears bits of delivery attempts.  The rows are locked in key order first; what is left is computed from the
--- locked rows, and only then deleted or written.  "Delete if empty, else update" as two statements on the
--- unlocked rows loses acks (tests/interleavings/test_ack_rules.py).
--- Returns the bits that each row still had: fewer than asked means that some were gone already, or were moved
--- to another part of the attempt by a statement that this one had waited for.  With them, for the record of deliveries,
--- come the row's sequences and its attempt number.
+-- Acknowledges messages of a shard: clears the bits of `masks` in the rows of their delivery attempts.
+--
+-- Returns, for each row, the bits that were still set and are cleared now.  Bits that are missing were cleared
+-- before, or were moved to another part of the attempt by a statement that this one waited for.  The sequences and
+-- the attempt number of the row are returned for the record of deliveries.
+--
+-- The rows are locked in key order first.  The remaining bits are computed from the locked rows, and only then are
+-- rows deleted or updated.  "Delete if empty, else update" as two statements on rows that are not locked loses acks
+-- (tests/interleavings/test_ack_rules.py).
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], masks varbit[]
 WITH asked AS (
     SELECT a.subscription_id, a.attempt_id, a.mask

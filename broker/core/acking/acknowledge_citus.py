@@ -1,4 +1,4 @@
-"""Acknowledges whole attempts by a statement for each, which Citus plans in no time (docs/decisions/0055)."""
+"""Acknowledges whole attempts by one statement each, which Citus plans quickly (docs/decisions/0055)."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -10,7 +10,7 @@ from broker.model.sequences import from_bits, multirange_of, to_bits
 
 _ACKNOWLEDGE_WHOLE = statements.hot("acknowledge_whole")
 
-MOST_WHOLE = 2  # attempts: for more one statement for all of them is cheaper
+MOST_WHOLE = 2  # attempts; for more of them one statement is cheaper
 
 
 async def acknowledge(connection: HotConnection, batch: Sequence[Bound]) -> list[list[Any]]:

@@ -1,7 +1,10 @@
--- As acknowledge, for exactly-once subscriptions: only what is out and not expired can be acked, and the row is kept
--- until its deadline, with a bit of `acked` for each message, so that a repeated ack is told apart from a stale one.
--- Returns the bits that are acked now, by this statement or before it; those acked by this statement, with the row's
--- sequences and its attempt number.
+-- Acknowledges messages of subscriptions with exactly-once delivery.  It differs from acknowledge.sql in two
+-- points: only messages that are outstanding within their ack deadline can be acknowledged; and the row is kept
+-- until its deadline, with a bit in `acked` for each message, so that a repeated ack can be distinguished from a
+-- stale one.
+--
+-- Returns the bits that are acknowledged now, by this statement or before it (`acked`), and those that this
+-- statement acknowledged (`cleared`), with the sequences and the attempt number of the row.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[],
 --     masks varbit[]
 WITH asked AS (

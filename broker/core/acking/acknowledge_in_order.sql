@@ -1,11 +1,16 @@
--- As acknowledge, for attempts that hold a key.  Bits are cleared as acks come; a claim that brings messages back goes
--- from the first open bit on, so an ack counts only once all earlier messages of its key are acked.  A row of which
--- nothing is out any more is due at once, for a claim to see what else waits of the key
--- (tests/interleavings/test_ordering_rules.py).
--- With exactly-once delivery an ack before its turn is refused, as is one after the deadline.
--- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due;
--- the bits acked by this statement, with the row's sequences and attempt numbers.  All of it comes from what was locked,
--- for a join with what was written would compare each row with each other.
+-- Acknowledges messages of attempts with ordering keys; attempts without a key that are found are only reported for
+-- exactly-once delivery.
+--
+-- Each ack clears its bit.  A claim that redelivers messages starts at the first bit that is set, so an ack takes
+-- effect only once all earlier messages of its key are acknowledged.  When no delivered message of a row is left,
+-- the row becomes due at once, so that a claim checks whether more messages of the key are waiting
+-- (tests/interleavings/test_ordering_rules.py).  With exactly-once delivery an ack is refused if earlier messages
+-- of the key are not acknowledged, or if the deadline has passed.
+--
+-- Returns the bits that are acknowledged, those that were refused because earlier messages are not acknowledged,
+-- and whether the row is due; then the bits that this statement acknowledged, with the sequences and the attempt
+-- numbers of the row.  All of these are computed from the locked rows, because a join with the updated rows would
+-- compare each row with every other one.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     exactly_once bool[]
 WITH asked AS (

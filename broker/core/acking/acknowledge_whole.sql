@@ -1,7 +1,10 @@
--- acknowledge, of all messages of an attempt, where shards lie on nodes: planned in no time.  It is about the attempt's
--- first part alone.  An ack or a new deadline that came before is waited for, and its row is looked at again; what
--- this leaves, because it has moved to another part, is asked for by acknowledge.  Citus returns nothing that depends on
--- settings, such as the text of a multirange.
+-- Acknowledges all messages of an attempt.  It replaces acknowledge.sql on distributed tables, because Citus plans
+-- it much faster.
+--
+-- Only the first part of the attempt is deleted.  If another ack or a new deadline holds the row, this statement
+-- waits and checks the conditions again.  The caller runs acknowledge.sql for messages that this leaves because
+-- they have moved to another part.  `seqs` is not cast to text, because Citus does not return expressions that
+-- depend on settings, such as the text of a multirange.
 -- parameters: shard_id int8, subscription_id int8, attempt_id int8, count int8
 DELETE FROM delivery_attempts
 WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s AND attempt_id = %(attempt_id)s AND part = 0

@@ -1,6 +1,6 @@
-"""What becomes of delivered messages: acks, and new ack deadlines (A7).
+"""Acknowledges delivered messages, and changes their ack deadlines (A7).
 
-Who else writes `delivery_attempts` is in docs/claim.md, and held by a test.
+docs/claim.md lists the other modules that write `delivery_attempts`, and a test checks the list.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -23,8 +23,8 @@ _MERGE_PARTS = statements.hot("merge_parts")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
 
-# What a statement has acknowledged of a row, for the record of deliveries: subscription, attempt, the bits that it
-# cleared, the row's sequences, its attempt number and, where it holds an ordering key, those of its messages.
+# What a statement has acknowledged in a row, for the record of deliveries: subscription, attempt, the bits that it
+# cleared, the row's sequences, its attempt number and, if the row holds an ordering key, those of its messages.
 AckedRow = tuple[Any, ...]
 
 
@@ -54,7 +54,7 @@ async def acknowledge(
     if {row[:3] for row in rows} == set(
         zip(asked["subscription_ids"], asked["attempt_ids"], asked["masks"], strict=True)
     ):
-        return {}  # without a look at each message
+        return {}  # without examining each message
     return _missing(acks, _by_attempt(rows, shard_id))
 
 

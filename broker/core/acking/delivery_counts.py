@@ -1,4 +1,4 @@
-"""What is counted of deliveries, by subscription: handed out, acknowledged, given back, expired."""
+"""Counts deliveries, by subscription: messages that were delivered, acknowledged, given back or expired."""
 
 from collections.abc import Iterable, Sequence, Set
 from datetime import datetime, timedelta

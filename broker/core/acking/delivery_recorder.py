@@ -1,10 +1,11 @@
-"""The record of deliveries, written behind the acks (docs/decisions/0064).
+"""The record of deliveries, written in the background after the acks (docs/decisions/0064).
 
     an ack is committed ──► acknowledged() ──► pending ──every second, or at FLUSH_BYTES──► a few rows of many acks
 
-The way of a message pays for an append to a list for each row of an attempt.  Grouping, packing and writing are
-done in the background, some rows at a time.  What is pending is lost when the process is killed; what is beyond
-MAX_PENDING_BYTES because the database does not take it is dropped, and the log and a metric say so.
+On the path of a message this costs one append to a list for each row of an attempt.  Grouping, packing and writing
+are done in the background, a few rows at a time.  Pending acks are lost when the process is killed.  If the
+database does not accept them and they exceed MAX_PENDING_BYTES, the excess is dropped, which the log and a metric
+report.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from broker.model.sequences import bounds_in, from_bits, from_multirange
 from broker.observability.metrics.families import RECORDS_DROPPED
 
 FLUSH_SECONDS = 1.0
-FLUSH_BYTES = 500_000  # pending, from which on they are written at once
+FLUSH_BYTES = 500_000  # of pending acks, from which on they are written at once
 MAX_PENDING_BYTES = 32_000_000
 _ROW_BYTES = 400  # of a pending row, besides its texts
 _ROWS_PER_STEP = 200  # packed at a time: about a millisecond of the event loop
@@ -161,7 +162,7 @@ class DeliveryRecords:
                 rows = by_shard.setdefault(pending.shard_id, RecordRows(microseconds(now)))
                 for acked in pending.acked():
                     rows.add(acked)
-            await asyncio.sleep(0)  # others' turn
+            await asyncio.sleep(0)  # lets other tasks run
         written: dict[int, Sequence[RecordRow]] = {shard_id: rows.rows() for shard_id, rows in by_shard.items()}
 
         async def insert() -> None:

@@ -1,4 +1,5 @@
--- The messages of some attempts that carry the context of a trace, with the sequences of their attempt.
+-- Returns the messages of attempts that carry a trace context in their attributes, with the sequences of their
+-- attempt; at most `max_messages`.
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], max_messages int8
 -- columns: subscription_id, attempt_id, seqs, seq, attributes
 SELECT n.subscription_id, n.attempt_id, a.seqs::text AS seqs, m.seq, m.attributes::text AS attributes

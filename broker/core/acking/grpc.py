@@ -1,4 +1,4 @@
-"""Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
+"""Subscriber.Acknowledge and Subscriber.ModifyAckDeadline over gRPC."""
 
 from broker.api.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
 from broker.api.google.requests import resource_name

@@ -1,4 +1,5 @@
--- The parts that modify_ack_deadline splits from rows, where it cannot do so itself: `seqs` and the times are the row's.
+-- Inserts the parts that modify_ack_deadline.sql splits off rows, for distributed tables, where that statement
+-- cannot insert them itself.  `seqs` and the publish times are those of the original row.
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], parts int8[], statuses text[],
 --     failures text[], attempt_numbers int8[], next_delivery_ats timestamptz[], delivered_ats timestamptz[],
 --     seqs text[], open text[], acked text[], first_publish_times timestamptz[], last_publish_times timestamptz[],

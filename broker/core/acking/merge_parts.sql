@@ -1,11 +1,16 @@
--- Brings parts of attempts together: a part for each message that was extended alone would be read by every statement
--- about the others.  Alike are parts with the same status, number and failure whose times lie in the same cell of a
--- grid: a sixteenth of the time that is left, by powers of two, or a quarter of a second if that is more.  The latest of
--- their times holds for all.  The cells do not move, and smaller ones lie within larger ones, so merging again and again
--- makes no message later than a cell is wide.  What is due at once (nacks), or never (exhausted), is alike whenever.
--- An ack deadline that has passed stays as it is: with exactly-once delivery it is final.
--- Nobody is waited for: what is locked is left for the next time.  An ack that waits for a part which goes finds its
--- message when it looks again, as after a split (tests/interleavings/test_ack_rules.py).
+-- Merges parts of attempts.  If clients extend messages one by one, each message gets a part of its own, which
+-- every statement about the attempt has to read.
+--
+-- Parts are merged if they have the same status, attempt number and failure, and their deadlines lie in the same
+-- cell of a grid.  A cell is as wide as a sixteenth of the time that is left, rounded down to a power of two, but
+-- at least a quarter of a second.  The merged part gets the latest of the deadlines.  Cells do not move, and
+-- smaller cells lie within larger ones, so repeated merges delay no message by more than the width of a cell.
+-- Parts that are due at once (nacks) or never (exhausted) are merged whatever their times.  A part whose ack
+-- deadline has passed is left alone: with exactly-once delivery that is final.
+--
+-- The statement waits for no lock; parts that are locked are left for the next run.  An ack that waits for a part
+-- which is deleted here finds its message when it runs again, as after a split
+-- (tests/interleavings/test_ack_rules.py).
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[]
 WITH locked AS (
     SELECT d.subscription_id, d.attempt_id, d.part, d.status, d.attempt_number, d.failure, d.next_delivery_at,

@@ -1,14 +1,19 @@
--- New deadlines (a nack is one that is due; what is rejected, `exhausted`, waits for the dead-letter forwarder; what
--- is `released` reached nobody, so the attempt does not count).  A row that changes whole is changed in place; one
--- that changes in part is split: the changed bits move to a new part of the same attempt, because the client keeps its ack ids.
--- `failures` say how an attempt has failed (null: it has not), for a dead letter to tell.
--- An attempt may be asked for several times, for different messages: once everything that is open moves, the last part
--- stays in the row.
--- Messages of the row that are acked count as a part: until their own deadline a repeated ack of them succeeds.
--- `minimum_backoff` and `maximum_backoff` (seconds, null without a retry policy) delay a nack by the number of
--- failures so far, as model/retry_policy.py has it; `jitter` (0 to 0.1) comes on top.
--- A nack is final: some clients send the deadline that they ask for on
--- receipt behind it.  So is, with exactly-once delivery, a deadline that has passed.
+-- Sets new deadlines for messages, and returns the bits that have changed.
+--
+-- A row whose remaining messages all change is updated in place.  Otherwise the changed bits are moved to a new
+-- part of the same attempt, because the client keeps its ack ids.  The same attempt may be given several times, for
+-- different messages; if all its open messages move, the last part stays in the row.  Acknowledged messages of the
+-- row count as a part of their own, because a repeated ack of them succeeds until their own deadline.
+--
+-- * `statuses`: 'delivering' extends the deadline; 'nacked' makes the messages due, after the retry delay;
+--   'exhausted' leaves them to the dead-letter forwarder; 'released' returns messages that reached no client, so
+--   that the attempt does not count.
+-- * `failures`: how the attempt failed, for dead letters (null: it did not fail).
+-- * `minimum_backoffs`, `maximum_backoffs`: seconds, null without a retry policy.  They delay a nack by the number
+--   of failures so far (model/retry_policy.py); `jitter` (0 to 0.1) is added to the delay.
+--
+-- A nack is final, because some clients send their initial extension of the deadline after it.  With exactly-once
+-- delivery a deadline that has passed is final, too.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     statuses text[], failures text[], next_delivery_ats timestamptz[], new_parts int8[],
 --     minimum_backoffs float8[], maximum_backoffs float8[], exactly_once bool[], jitter float8
@@ -25,7 +30,7 @@ WITH asked AS (
 locked AS (
     SELECT d.*, asked.mask, asked.new_part, asked.failure AS new_failure,
            CASE asked.status WHEN 'released' THEN 'pending' ELSE asked.status END AS new_status,
-           -- Only once, should this be repeated because its answer was lost.
+           -- Subtracts 1 only once if the statement is repeated because its result was lost.
            d.attempt_number - (asked.status = 'released' AND d.status = 'delivering')::int AS new_number,
            asked.status = 'delivering' AND d.status = 'nacked'
                OR asked.exactly_once AND (d.status <> 'delivering' OR d.next_delivery_at <= %(now)s) AS is_over,

@@ -1,7 +1,7 @@
 """Runs modify_ack_deadline.sql on distributed tables, where the statement that changes a row cannot split it.
 
-The statement without that part returns what is to be split.  A second one writes it in the same transaction, which
-keeps the locks of the first.
+The statement without its last part returns the parts to split off.  A second statement inserts them in the same
+transaction, which keeps the locks of the first.
 """
 
 from collections.abc import Sequence

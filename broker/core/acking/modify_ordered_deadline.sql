@@ -1,9 +1,11 @@
--- As modify_ack_deadline, for attempts that hold a key.  The messages of a key in one response share the deadline of
--- the first of them that is not acked: none of the others could go out before it anyway, so a new deadline that does
--- not name it changes nothing.  A nack takes the message and all later ones of the key back, acked or not; what comes
--- before it stays out.  Only the first can be rejected (`exhausted`: it waits for the dead-letter forwarder).  What is
--- `released` comes back likewise, but reached nobody: the attempt does not count.
--- Returns the bits that were still out.
+-- Sets new deadlines for messages of attempts with ordering keys, as modify_ack_deadline.sql does for attempts
+-- without one, and returns the bits that were still outstanding.
+--
+-- The messages of a key in one response share the deadline of the first of them that is not acknowledged: none of
+-- the later ones could be delivered before it.  A new deadline that does not name this message therefore changes
+-- nothing.  A nack returns the message and all later ones of the key, acknowledged or not; earlier ones stay
+-- outstanding.  Only the first message can be rejected ('exhausted', for the dead-letter forwarder).  Messages that
+-- are 'released' are returned in the same way, but the attempt does not count, because they reached no client.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     statuses text[], failures text[], next_delivery_ats timestamptz[], minimum_backoffs float8[], maximum_backoffs float8[],
 --     exactly_once bool[], jitter float8

@@ -1,4 +1,5 @@
--- Which messages of some attempts are outstanding: neither acked nor nacked, their ack deadline not passed.
+-- Returns which messages of attempts are outstanding: neither acknowledged nor nacked, and within their ack
+-- deadline.
 -- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], now timestamptz
 SELECT d.subscription_id, d.attempt_id,
        CASE WHEN d.status = 'delivering' AND d.next_delivery_at > %(now)s THEN

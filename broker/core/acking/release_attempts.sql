@@ -1,4 +1,5 @@
--- Deliveries that reached nobody: due again at once, and the attempt does not count.
+-- Returns messages that were claimed and reached no client: they are due again at once, and the attempt does not
+-- count.
 -- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], now timestamptz
 UPDATE delivery_attempts
 SET status = 'pending',

@@ -1,4 +1,4 @@
-"""The rows of calls: acknowledging messages, and changing their ack deadlines."""
+"""Rows of the table of calls for acknowledging messages and changing their ack deadlines."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Acknowledge and ModifyAckDeadline (A7), and two ways to say more with a nack."""
+"""Acknowledge and ModifyAckDeadline (A7), and two extensions of nacks."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +124,7 @@ class AcknowledgeService:
         for ack_id, seconds in zip(ack_ids, ack_deadlines, strict=True):
             check_new_ack_deadline(seconds)
             by_seconds.setdefault(seconds, []).append(ack_id)
-        group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)  # all are known, or nothing changes
+        group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)  # checks all before any change
         changes = [self._modify(subscription, ids, seconds, author) for seconds, ids in by_seconds.items()]
         try:
             stale = await asyncio.gather(*changes)

@@ -1,4 +1,4 @@
-"""The traces of messages that another process has handed out.  Read only where traces are asked for."""
+"""Reads the trace contexts of messages that another process has delivered.  Loaded only if tracing is enabled."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from broker.model.sequences import from_multirange
 
 _FIND_TRACES = statements.hot("find_traces")
 
-MAX_ATTEMPTS = 200  # that are looked at, and as many messages of each
+MAX_ATTEMPTS = 200  # attempts that are read, and messages of each
 _MAX_MESSAGES = 1_000
 
 

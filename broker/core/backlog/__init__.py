@@ -1,1 +1,1 @@
-"""The backlog of a subscription: delivery states of messages; makes messages pending again, and removes them."""
+"""The backlog of a subscription: reads delivery states, makes messages pending again, and removes messages."""

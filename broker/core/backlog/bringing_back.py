@@ -1,4 +1,4 @@
-"""Delivers messages once more that a subscription has settled (G2)."""
+"""Delivers messages again that a subscription has settled (G2)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ def brought_back(
     attribution = rows_of(None, backlog.subscription_id, Event.REPLAYED, 0, seqs, author=author, answer=answer)
     writes = [*rows.statements(attempt_ids, now), journal_statement(backlog.shard_id, list(attribution), now)]
     first_seq = backlog.cursor.first_seq
-    if first_seq is not None and messages[0].seq < first_seq:  # as after a seek: else it would never have had it
+    if first_seq is not None and messages[0].seq < first_seq:  # as a seek does, so that it belongs to it
         where = {"shard_id": backlog.shard_id, "subscription_id": backlog.subscription_id}
         writes.append((_LOWER_FIRST_SEQ, where | {"seq": messages[0].seq}))
     return writes

@@ -1,9 +1,9 @@
-"""How a message stands with a subscription: one enum, and one function of what is stored (F3).
+"""The delivery state of a message for a subscription: one enum, and one function of the stored values (F3).
 
-What reads or changes a backlog asks this function: `messages/{id}`, the list of the backlog, previews, redrives,
-discards, purges, resends, replays and retractions.  Statements that count without looking at single messages (lag,
-positions, flow control) say the same in SQL; tests/core/backlog/test_delivery_states.py holds all of them to one
-model.
+All code that reads or changes a backlog uses this function: `messages/{id}`, the list of the backlog, previews,
+redrives, discards, purges, resends, replays and retractions.  Statements that count messages without reading each
+of them (lag, positions, flow control) express the same rules in SQL; tests/core/backlog/test_delivery_states.py
+compares all of them with one model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,10 @@ class DeliveryState(StrEnum):
     EXHAUSTED = "EXHAUSTED"  # delivered as often as the dead-letter policy allows, and about to be dead-lettered
 
     FILTERED = "FILTERED"
-    EXPIRED = "EXPIRED"  # past the retention or its time to live, whether or not a claim has let it go yet
+    EXPIRED = "EXPIRED"  # past the retention or its time to live, whether or not a claim has dropped it yet
     BEFORE_SUBSCRIPTION = "BEFORE_SUBSCRIPTION"
     DETACHED = "DETACHED"
-    SETTLED = "SETTLED"  # how, only records tell: one of the following, or acked without a record of it
+    SETTLED = "SETTLED"  # only records show how: one of the following, or acked without a record
 
     ACKNOWLEDGED = "ACKNOWLEDGED"
     DEAD_LETTERED = "DEAD_LETTERED"

@@ -1,5 +1,5 @@
--- What a cursor passes on its way to a message that is taken out.  With what is past its time: a claim that meets it in
--- its row lets it go, and counts it.
+-- Returns the messages that a cursor passes when it moves to a message that is removed from the backlog.  Expired
+-- messages are included: a claim that finds them in a row drops and counts them.
 -- parameters: shard_id int8, subscription_id int8, filter_path jsonpath, body_path jsonpath, until_seq int8,
 --     until_publish_time timestamptz, max_messages int8
 -- columns: seq, publish_time, ordering_key

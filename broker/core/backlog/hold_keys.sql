@@ -1,6 +1,8 @@
--- Messages wait for their ordering keys, before the cursor: in the key's row, or in a new one that is due at once.  The
--- cursor's lock is held, under which alone such rows come and go.  What the cursor has yet to pass, `from_seqs` on,
--- waits too, as in every such row.
+-- Makes messages that precede the cursor wait for their ordering keys: in the row of the key, or in a new row that
+-- is due at once.
+--
+-- Rows of keys are created and deleted only under the lock of the cursor, which the caller holds.  The messages
+-- that the cursor has yet to pass, `from_seqs` on, wait as well, as in every row of a key.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], ordering_keys text[],
 --     seqs text[], from_seqs int8[], first_publish_times timestamptz[], last_publish_times timestamptz[], redriven bool[]
 INSERT INTO delivery_attempts AS d (

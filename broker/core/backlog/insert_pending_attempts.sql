@@ -1,4 +1,5 @@
--- Rows of messages that nobody has had yet, or not since they came back: due now, for the first time.
+-- Inserts rows for messages that no client has received, or not since they were brought back.  They are due now,
+-- for the first time.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], seqs text[], counts int8[],
 --     first_publish_times timestamptz[], last_publish_times timestamptz[], redriven bool[]
 INSERT INTO delivery_attempts (

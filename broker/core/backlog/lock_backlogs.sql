@@ -1,5 +1,7 @@
--- Cursors, locked as claims lock them and in one order (docs/decisions/0031-operations.md): those of all subscriptions in
--- some shards of dead-letter topics, and those of one subscription in its own.
+-- Locks cursors: those of all subscriptions in `shard_ids`, which are shards of dead-letter topics, and those of
+-- `subscription_id` in `own_shard_ids`.
+--
+-- The locks are those that claims take, in one order for all callers (docs/decisions/0031-operations.md).
 -- parameters: shard_ids int8[], own_shard_ids int8[], subscription_id int8
 -- columns: shard_id, subscription_id, name, next_publish_time, next_seq, due_floor, first_seq, retention, filter_path,
 --     body_path, ordered

@@ -1,4 +1,4 @@
-"""Runs lock_backlogs.sql on distributed tables, of which no statement locks rows of several shards (L1)."""
+"""Runs lock_backlogs.sql on distributed tables, where no statement can lock rows of several shards (L1)."""
 
 from itertools import chain
 from typing import Any

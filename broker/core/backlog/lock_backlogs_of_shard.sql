@@ -1,5 +1,5 @@
--- The cursors of a shard, or those of some subscriptions in it, locked as lock_backlogs.sql does.  No `subscription_ids`: of
--- all.
+-- Locks the cursors of a shard as lock_backlogs.sql does: of some subscriptions, or of all if `subscription_ids` is
+-- empty.
 -- parameters: shard_id int8, subscription_ids int8[]
 -- columns: shard_id, subscription_id, next_publish_time, next_seq, due_floor, first_seq
 SELECT c.shard_id, c.subscription_id, c.next_publish_time, c.next_seq, c.due_floor, c.first_seq

@@ -1,6 +1,9 @@
--- The rows of some subscriptions that hold any of these sequences, and those of some keys, in which they may wait or are
--- about to; locked in key order, as by everybody else, and at once: who locks some of them first, and others later that
--- come before them, waits in a circle with an ack.  What is exhausted is due never, which is no time.
+-- Locks and returns the rows that hold any of these sequences, and the rows of these ordering keys, in which the
+-- sequences may be waiting or are about to wait.
+--
+-- The rows are locked in key order, as everywhere, and by one statement: locking more rows later that precede these
+-- in key order could deadlock with an ack.  For exhausted rows, which are never due, `next_delivery_at` is the time
+-- of the delivery.
 -- parameters: shard_id int8, subscription_ids int8[], seqs text, ordering_keys text[]
 -- columns: subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, seqs, open, first_publish_time,
 --     last_publish_time, ordering_key, out_count, attempt_numbers, waiting, redriven

@@ -1,4 +1,4 @@
--- The rows of these ordering keys, locked in key order as by everybody else.
+-- Locks the rows of ordering keys, in key order, as everywhere.
 -- parameters: shard_id int8, subscription_ids int8[], ordering_keys text[]
 -- columns: subscription_id, ordering_key
 SELECT d.subscription_id, d.ordering_key

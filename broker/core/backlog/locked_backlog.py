@@ -1,9 +1,9 @@
 """The backlog of a subscription in a shard while its cursor is locked: reads states of messages, and removes some.
 
-A redrive removes only messages that no consumer has, a discard and a purge remove any.  A message that is in a row
-is taken out of it; one that waits for its ordering key no longer waits.  A message that was never handed out is in
-the log at or ahead of the cursor, which cannot leave single messages out: so the cursor passes it, and the other
-messages that it passes are kept in rows of their own.
+A redrive removes only messages that no consumer has; a discard and a purge remove any.  A message in a row of an
+attempt is removed from the row, and a message that waits for its ordering key stops waiting.  A message that was
+never delivered is in the log at or after the cursor, which cannot skip single messages.  So the cursor moves past
+it, and the other messages that it passes are kept in rows of their own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -65,14 +65,14 @@ class LockedBacklog:
     cursor: Any
     may_consume: bool
     retained_since: datetime
-    _held: dict[int, _Held] = field(default_factory=dict)  # by sequence: what was handed out and is not settled
+    _held: dict[int, _Held] = field(default_factory=dict)  # by sequence: delivered, not settled messages
     _keys: dict[str, DeliveryRow] = field(default_factory=dict)  # rows of ordering keys
-    _matching: Collection[int] | None = None  # what its filter matches; None: it was not asked
-    _ahead: Sequence[Any] = ()  # what the cursor may pass, and how far that was read
+    _matching: Collection[int] | None = None  # the messages that match its filter; None: not read
+    _ahead: Sequence[Any] = ()  # the messages that the cursor may pass, and how far they were read
     _read_until: tuple[datetime, int] | None = None
-    _passed: Sequence[Any] = ()  # and what it passes
+    _passed: Sequence[Any] = ()  # the messages that it passes
     _passed_seqs: Collection[int] = ()
-    _end: tuple[datetime, int] | None = None  # where the cursor goes
+    _end: tuple[datetime, int] | None = None  # the new position of the cursor
 
     @property
     def shard_id(self) -> int:
@@ -241,7 +241,7 @@ class LockedBacklog:
         """Whether a message of the backlog can be settled now.  `until`: the result of `go_past`."""
         held = self._held.get(message.seq)
         if held is not None and held.row.ordering_key is not None and held.row.status == "exhausted":
-            return held.ordinal == held.parsed.head  # another is being dead-lettered, and why must be kept
+            return held.ordinal == held.parsed.head  # another is being dead-lettered; its reason must stay
         return until is None or message.seq <= until
 
     def passes(self, message: Any) -> bool:

@@ -1,4 +1,4 @@
--- What was published before the subscription is its own now, from a message on.
+-- Extends a subscription to messages that were published before it was created, from `seq` on.
 -- parameters: shard_id int8, subscription_id int8, seq int8
 UPDATE cursors
 SET first_seq = %(seq)s

@@ -1,4 +1,5 @@
--- Those of some dead letters that are in the log, or among the stragglers, and whether filters let them through.
+-- Returns the dead letters that still exist, in the log or among the stragglers, and whether they match the
+-- filters.
 -- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], filter_path jsonpath, body_path jsonpath
 -- columns: shard_id, seq, ordering_key, expires_at, matches
 SELECT w.shard_id, w.seq, l.ordering_key, l.expires_at,

@@ -1,4 +1,4 @@
-"""What an operation on messages of a subscription did with each of them (G2, J6)."""
+"""The outcome, for each message, of an operation on messages of a subscription (G2, J6)."""
 
 from enum import StrEnum
 
@@ -23,14 +23,14 @@ class Outcome(StrEnum):
     SENT = "sent"  # redriven to another topic
     RESENT = "resent"
     REPLAYED = "replayed"
-    RETRACTED = "retracted"  # or, of other operations: it was before, so that no subscription receives it again
+    RETRACTED = "retracted"  # by this operation or an earlier one, so no subscription receives it again
 
     # Nothing was left to do.
     ALREADY_SETTLED = "alreadySettled"  # by this subscription, or the message was never meant for it
     ALREADY_THERE = "alreadyThere"  # the subscription has the message again; only its dead letter was removed
     ALREADY_RETRACTED = "alreadyRetracted"
     DELIVERED = "delivered"  # the endpoint has accepted it
-    WAITING = "waiting"  # it will be delivered anyway; of a discard: the same call goes on from there
+    WAITING = "waiting"  # it will be delivered anyway; of a discard: repeat the call to continue
 
     # It was not done.
     OUTSTANDING = "outstanding"  # a consumer has it, or it is being dead-lettered

@@ -1,6 +1,4 @@
-"""Rows of messages that wait to be handed out though the cursor has passed them: nobody has had them yet, or they
-have come back.
-"""
+"""Rows of pending messages before the cursor, which were never delivered, or which were brought back."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

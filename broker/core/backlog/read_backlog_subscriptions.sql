@@ -1,4 +1,4 @@
--- What lock_backlogs.sql has of subscriptions.
+-- Returns the columns of subscriptions that lock_backlogs.sql returns, for distributed tables.
 -- parameters: subscription_ids int8[]
 -- columns: subscription_id, name, retention, filter_path, body_path, ordered
 SELECT s.subscription_id, s.name,

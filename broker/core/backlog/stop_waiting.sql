@@ -1,4 +1,4 @@
--- Sequences that wait for an ordering key no more, of rows that are locked.
+-- Removes sequences from those that wait for an ordering key.  The rows are locked by the caller.
 -- parameters: shard_id int8, subscription_ids int8[], ordering_keys text[], seqs text[]
 WITH stopped AS MATERIALIZED (
     SELECT w.subscription_id, w.ordering_key, w.seqs::int8multirange AS seqs

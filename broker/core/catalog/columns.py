@@ -32,7 +32,7 @@ _encode_transforms = msgspec.json.Encoder().encode
 _decode_transforms = msgspec.json.Decoder(Transforms).decode
 Stored = TypeVar("Stored", timedelta, timedelta | None)
 
-# The fields of the domain's types that `settings` has, besides the fields without effect (model/kept.py).
+# The fields of the domain's types in `settings`, besides the fields without effect (model/kept.py).
 TOPIC_FIELDS = ("labels", "extensions")
 SUBSCRIPTION_FIELDS = (
     "ack_deadline_seconds",

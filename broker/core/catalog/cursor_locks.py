@@ -1,4 +1,4 @@
-"""Locks cursors and heads of several shards in the one order (docs/decisions/0031-operations.md)."""
+"""Locks cursors and heads of several shards in the one lock order (docs/decisions/0031-operations.md)."""
 
 from collections.abc import Iterable, Sequence
 

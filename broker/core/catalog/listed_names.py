@@ -1,4 +1,4 @@
-"""The condition for the rows of a page of resources."""
+"""The condition by which a statement selects the rows on a page of a list of resources."""
 
 from sqlalchemy import ARRAY, Column, ColumnElement, Text, and_, any_, literal
 

@@ -1,4 +1,4 @@
-"""Pages of resources are bounded in bytes, too: some resources have hundreds of kilobytes."""
+"""Limits the bytes of a page of resources, because some resources have hundreds of kilobytes."""
 
 from dataclasses import replace
 from functools import reduce

@@ -1,4 +1,8 @@
--- The lock, as in write_push_states.sql; it also waits for whoever is just setting another push config.
+-- Pauses the pushes of a subscription, if it has this endpoint (null: any), and, with `unless_paused`, only if it
+-- is not paused yet.
+--
+-- The lock prevents the subscription from being deleted meanwhile, as in write_push_states.sql; it also waits for a
+-- transaction that is changing the push config.
 WITH known AS (
     SELECT subscription_id
     FROM subscriptions

@@ -1,7 +1,7 @@
-"""Rows of `push_states`: how deliveries to each push subscription's endpoint go, and which are paused.
+"""Rows of `push_states`: the state of each push subscription's endpoint, and pauses.
 
-`retry_at` is a time to come when it is written: before, nothing is sent.  A time that was past by then says since
-when the endpoint waits for slots instead.
+If `retry_at` is in the future when it is written, nothing is sent before that time.  If it is in the past, it is
+the time since which the endpoint has been waiting for slots.
 """
 
 import json

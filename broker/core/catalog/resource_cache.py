@@ -1,9 +1,9 @@
-"""Topics, subscriptions and resources of features by name, so that hot calls need not read them (C8).
+"""Caches topics, subscriptions and resources of features by name, so that hot calls need not read them (C8).
 
-An entry is dropped when its resource changes: at once in this process, by notification in the others.  Should a
-notification be lost, an entry is believed for 30 s at the most.  What is missing is read many at a time, and so is
-what is in use before its time is up, while nobody waits for it: ten thousand subscriptions that are pulled now and
-then would otherwise cost a processor.
+An entry is dropped when its resource changes: at once in this process, by a notification in the others.  If a
+notification is lost, an entry is used for 30 s at most.  Missing entries are read in batches.  Entries in use are
+refreshed in batches before they expire, while no call waits for them: ten thousand subscriptions that are pulled
+occasionally would otherwise keep a processor busy.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from broker.observability.metrics.families import CACHE_READS
 
 MAX_AGE_SECONDS = 30.0  # C8
 MAX_ENTRIES = 20_000  # some 20 MB
-AGEING_SECONDS = 10.0  # from which age on an entry that is used is read anew
+AGEING_SECONDS = 10.0  # the age from which on an entry in use is read again
 REFRESH_PAUSE_SECONDS = 0.5  # between two such reads
 _BATCH, _REFRESH_BATCH = 200, 1_000  # names that one statement reads while callers wait, and while none does
 READ_SECONDS = 5.0  # for an entry to be read; past it the database counts as away
-_SLOW_SECONDS = 2.0  # once a read takes so long, nobody waits behind it
+_SLOW_SECONDS = 2.0  # once a read takes so long, further callers do not wait for it
 
 _HIT, _MISS = CACHE_READS["hit"], CACHE_READS["miss"]
 
@@ -65,9 +65,9 @@ class Entries(Generic[Resource]):
         self._tasks = tasks
         self._entries: dict[str, tuple[Resource, float]] = {}
         self._wanted: dict[str, asyncio.Future[Resource | None]] = {}
-        self._loading = False  # owned by _run, as is the time when the read under way began
+        self._loading = False  # owned by _run, as is the time when the current read began
         self._began = 0.0
-        self._reads: list[set[str | None]] = []  # what was dropped since each that is under way began (None: all)
+        self._reads: list[set[str | None]] = []  # by read in progress: names dropped since (None: all)
         self._ageing: dict[str, None] = {}  # names, in the order in which they were used
         self._refreshing = False
 
@@ -101,7 +101,7 @@ class Entries(Generic[Resource]):
     async def _run(self) -> None:
         try:
             while self._wanted:
-                # Whoever asks from now on gets what is read later.
+                # Callers that ask from now on get the result of a later read.
                 self._began = time.monotonic()
                 asked = {name: self._wanted.pop(name) for name in list(islice(self._wanted, _BATCH))}
                 await self._answer(asked)
@@ -130,7 +130,7 @@ class Entries(Generic[Resource]):
         dropped: set[str | None] = set()
         self._reads.append(dropped)
         try:
-            async with asyncio.timeout(READ_SECONDS):  # else who asks when the database is back would be refused
+            async with asyncio.timeout(READ_SECONDS):  # or callers would be refused when the database is back
                 found = await self._load(names)
         except TimeoutError:
             raise Unavailable(_LATE) from None
@@ -153,7 +153,7 @@ class Entries(Generic[Resource]):
                 names = list(islice(self._ageing, _REFRESH_BATCH))
                 for name in names:
                     del self._ageing[name]
-                with suppress(BrokerError):  # then whoever asks once they are too old reads them himself
+                with suppress(BrokerError):  # then a caller reads them once they are too old
                     found, current = await self._read(names)
                     for name in current - found.keys():
                         self._entries.pop(name, None)

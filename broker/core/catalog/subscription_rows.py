@@ -1,4 +1,4 @@
-"""Rows of `subscriptions`, and the cursors that come and go with them."""
+"""Rows of `subscriptions`, and the cursors that are created and deleted with them."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -71,7 +71,7 @@ _SUBSCRIPTION: Select[Any] = (
     .outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
     .outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
 )
-# As the index says it, so that the planner sees that it fits; and as Subscription.is_push.
+# In the words of the index, so that the planner sees that it fits; and like Subscription.is_push.
 _IS_PUSH = text("subscriptions.settings -> 'pushConfig' ? 'pushEndpoint' AND NOT subscriptions.detached")
 
 

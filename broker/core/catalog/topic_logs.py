@@ -1,4 +1,4 @@
-"""The logs of a topic: new ones in their place, and more of them."""
+"""Replaces the logs of a topic, and adds logs to it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -43,7 +43,7 @@ async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: dateti
         await connection.execute(closed)
         await connection.execute(delete(known_shards).where(known_shards.c.shard_id == shard_id))
     lost = await delete_dead_letters_of_shards(await driver_of(connection), topic.shard_ids)
-    # Nothing of a key is left that what is published from now on could overtake: keys may spread.
+    # No message of a key is left that later messages could overtake, so keys may be spread.
     count, known = len(topic.plain_shard_ids), topic.extensions.priorities
     await _keep_keys(connection, topic, None if known is None else count)
     levels = () if known is None else range(known.least)

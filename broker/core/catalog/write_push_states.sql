@@ -1,6 +1,8 @@
--- The lock keeps a subscription from being deleted meanwhile: no state outlives it.  A pause ends by resume_pushes
--- only, so a state without a reason leaves the reason that is there.  The state of an endpoint that messages are not
--- pushed to any more is not written: another endpoint has its place.
+-- Stores the states of push endpoints.
+--
+-- The lock prevents subscriptions from being deleted meanwhile, so that no state outlives its subscription.  A
+-- pause ends only by resume_pushes, so a state without a reason keeps the reason that is stored.  The state of an
+-- endpoint that the subscription does not have any more is not stored.
 WITH known AS (
     SELECT subscription_id, settings #>> '{pushConfig,pushEndpoint}' AS endpoint
     FROM subscriptions

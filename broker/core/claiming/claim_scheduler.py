@@ -50,11 +50,11 @@ from broker.model.priorities import MAX_LEVELS
 from broker.model.subscription import Subscription
 
 GroupPath = tuple[str, *tuple[Hashable, ...]]  # the project, and a part of it
-_FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
+_FAILED_SECONDS = 1.0  # a failed claim is tried again after this time at most
 _SHORTEST_ALARM_SECONDS = 0.001
-LONG_SECONDS = 0.05  # of a claim that leaves the last slot to others; a plain one takes a tenth of it
-_LOCKED = timedelta(milliseconds=20)  # after which a claim for a cursor that was locked is tried again
-_IN_DOUBT = ""  # in place of a project: of several
+LONG_SECONDS = 0.05  # claims that take longer leave the last slot to others; a usual claim takes a tenth of this
+_LOCKED = timedelta(milliseconds=20)  # a claim for a locked cursor is tried again after this time
+_IN_DOUBT = ""  # stands for several projects
 
 
 # --- the state of consumers, shards and groups --------------------------------------------------------------------
@@ -66,7 +66,7 @@ class State(Enum):
     IDLE = auto()  # there is nothing to claim before `due_at`
     QUEUED = auto()  # to be claimed for in the next turn of its group
     CLAIMING = auto()
-    HELD_UP = auto()  # there may be messages, and the consumer did not want them
+    HELD_UP = auto()  # there may be messages, but the consumer wanted none
 
 
 @dataclass(eq=False, slots=True)
@@ -162,7 +162,7 @@ class ShardSubscription:
             self.due_at = None
         served = [bool(deliveries) or answer.transformed for deliveries in answer.claimed.deliveries]
         if any(served):
-            # The messages are due then if they are not settled, which is not in the answer.
+            # The messages are due then unless they are settled, which the answer does not show.
             self.due_by(now + target.ack_deadline)
         if isinstance(answer.claimed.rest, More):
             self.due_by(now if target.includes_due else None)
@@ -230,7 +230,7 @@ class ScheduledConsumer:
     shards: list[ShardSubscription] = field(default_factory=list)
     held_up: dict[ShardSubscription, None] = field(default_factory=dict)
     alarm: asyncio.TimerHandle | None = None
-    alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
+    alarm_at: float = 0.0  # not read from the handle: uvloop's has no time if it is less than a millisecond ahead
     removed: bool = False
     order: ShardOrder | None = None
     urgent: bool = False  # when `shards` was made
@@ -289,7 +289,7 @@ class ClaimGroups:
     def __init__(self) -> None:
         self._shards: dict[int, dict[GroupPath, ClaimGroup]] = {}  # of each shard, by their paths
         self._doubtful: dict[int, ClaimGroup] = {}  # subscriptions in doubt, by shard
-        self.orders: ShardOrders | None = None  # without them no shard gives way to another because of its level
+        self.orders: ShardOrders | None = None  # without them levels do not order the shards
 
     @property
     def shards(self) -> Collection[int]:
@@ -532,7 +532,7 @@ class ClaimScheduler:
             group.woken = False
             for shard in group.subscriptions.values():
                 shard.retried_until = None
-                self._schedule(shard)  # one that has turns of its own waits for its next
+                self._schedule(shard)  # a shard with turns of its own waits for its next one
         targets, giving_way = self._choose(group)
         group.queued = False
         if group.pending:
@@ -563,7 +563,7 @@ class ClaimScheduler:
     def _begin(self, shard: ShardSubscription, chosen: dict[ShardSubscription, ClaimTarget], now: datetime) -> None:
         try:
             target = shard.scheduled.consumer.begin(now, due=shard.is_due(now))
-        except Exception as error:  # which must not affect other consumers
+        except Exception as error:  # it must not affect other consumers
             self._fail(shard, None, error)
             return
         if target is not None:
@@ -577,7 +577,7 @@ class ClaimScheduler:
         now = self._clock.now()
         consumers = [shard.scheduled for shard in giving_way]
         waiting = [(each.consumer.subscription, each.order) for each in consumers if each.order is not None]
-        assert self._groups.orders is not None  # else no shard has an order
+        assert self._groups.orders is not None  # otherwise the shards have no order
         try:
             await self._groups.orders.read_ages(shard_id, waiting, now)
         except Exception as error:
@@ -589,7 +589,7 @@ class ClaimScheduler:
                 shard.state = State.IDLE
             elif shard.gives_way(now):
                 self._wait(shard)
-                self._schedule_held_up(shard.scheduled)  # the shards that go first may have none left
+                self._schedule_held_up(shard.scheduled)  # the shards before it may have no messages left
             else:
                 self._begin(shard, chosen, now)
 
@@ -607,7 +607,7 @@ class ClaimScheduler:
         left = dict(targets)  # without an answer yet
         try:
             await self._claim_for(group, targets, left)
-            for shard, target in tuple(left.items()):  # it failed, maybe because of one of them
+            for shard, target in tuple(left.items()):  # it failed, possibly because of one target
                 await self._claim_for(group, {shard: target}, left)
         except BaseException:
             for shard, target in left.items():
@@ -664,7 +664,7 @@ class ClaimScheduler:
         shard.go_alone(False)
         shard.due_at = self._clock.now() + timedelta(seconds=_FAILED_SECONDS * random.uniform(0.5, 1))  # noqa: S311
         shard.state = State.IDLE
-        shard.scheduled.held_up.pop(shard, None)  # if it was the answer that could not be taken
+        shard.scheduled.held_up.pop(shard, None)  # if it was held up because of the answer
         shard.scheduled.consumer.fail(target, error)
         self._set_alarm(shard.scheduled)
 
@@ -687,7 +687,7 @@ class ClaimScheduler:
         """Give the consumer the answer of a claim, and decide when to claim again."""
         shard.go_alone(self._goes_alone(shard, answer))
         if shard.finish(answer, waits=self._waits):
-            self._hold_up(shard)  # until the consumer has been asked
+            self._hold_up(shard)  # until the consumer wants messages
         try:
             shard.scheduled.consumer.accept(answer)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Consumers: the pulls of a subscription, or its endpoint, for which the scheduler claims (docs/claim.md)."""
+"""Consumers, for which the scheduler claims: the pulls of a subscription, or its endpoint (docs/claim.md)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The hooks of claims: features order shards, and change the claimed messages of an answer."""
+"""The hooks of claims, by which features order shards and change the claimed messages of a response."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What nearly every part of a broker process needs."""
+"""The parts that nearly every part of a broker process needs."""
 
 from dataclasses import dataclass
 
@@ -27,16 +27,16 @@ class Core:
     """
 
     database: Database
-    clock: DatabaseClock  # the time of the database: parts ask nothing else for the time
+    clock: DatabaseClock  # the time of the database, which all parts use
     attempt_ids: AttemptIds
     tasks: Tasks  # work that outlives the call that started it
-    states: StateChanges  # what the log reports as it begins and ends
-    counters: Counters  # what metrics are made of
+    states: StateChanges  # conditions whose beginning and end the log reports
+    counters: Counters  # the counters of metrics
     tenants: Tenants  # whether more than one project uses the process
     loop_turns: LoopTurns  # turns for work that takes the event loop for long
-    storage: StorageAlarm  # whether there is room for more messages
+    storage: StorageAlarm  # whether more messages can be stored
     processes: RunningProcesses
     resources: ResourceCache  # topics, subscriptions and resources of features by name
-    wake_ups: WakeUps  # tells pulls of new messages, and caches of changed resources, in all processes
-    admission: Admission = UNLIMITED  # what limits how much projects use
+    wake_ups: WakeUps  # wakes pulls and updates caches in all processes
+    admission: Admission = UNLIMITED  # limits how much projects use
     tell_event: TellEvent = discard_event  # publishes events that calls report

@@ -1,7 +1,7 @@
-"""Events that are published for operators, about conditions (F4), and how a call tells one.
+"""Events that are published for operators, about conditions (F4), and how calls report them.
 
-A *condition* is something that is so for a while: an endpoint fails, a subscription lags.  An event says that one
-has begun, has ended, or has grown by a power of ten.
+A *condition* holds for a while: an endpoint fails, a subscription lags.  An event reports that a condition has
+begun, has ended, or has grown by a power of ten.
 """
 
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ TYPES: Mapping[Kind, Mapping[Step, str]] = {
     "endpoint": {"begins": "push.failing", "ends": "push.recovered"},
     "message": {"begins": "push.messageFailing"},
     "pause": {"begins": "push.paused", "ends": "push.resumed"},
-    "hold": {"begins": "subscription.paused", "ends": "subscription.resumed"},  # of what is pulled
+    "hold": {"begins": "subscription.paused", "ends": "subscription.resumed"},  # for pull subscriptions
     "deadLetters": {"begins": "deadLetters.first", "grows": "deadLetters.growing"},
     "deadLetterTopic": {"begins": "deadLetters.blocked", "ends": "deadLetters.forwarded"},
     "schedule": {"begins": "schedule.refused", "ends": "schedule.accepted"},
     "expiry": {"begins": "subscription.expiring", "ends": "subscription.used"},
     "quota": {"begins": "quota.reached", "ends": "quota.available"},
     "disk": {"begins": "disk.low", "ends": "disk.recovered"},
-    "filter": {"begins": "subscription.filterChanged"},  # which happens once, and is told by the call
+    "filter": {"begins": "subscription.filterChanged"},  # this happens once, and the call reports it
     "age": {"begins": "subscription.ageReached", "ends": "subscription.caughtUp"},
     "backlog": {"begins": "subscription.backlogReached", "ends": "subscription.caughtUp"},
 }

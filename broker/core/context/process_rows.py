@@ -1,4 +1,4 @@
-"""The broker processes that run, so that each push subscription is delivered by one of them."""
+"""Rows of the running broker processes, by which each push subscription is assigned to one of them."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Whether the database can be worked with."""
+"""Whether the process can use the database."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ async def check_ready(database: Database, storage: StorageAlarm | None = None) -
     """
 
     if storage is not None and (error := storage.unavailable()) is not None:
-        raise error  # which says more than a connection that is refused
+        raise error  # it is more specific than a refused connection
 
     async def current_revision() -> str | None:
         await database.check_hot()
@@ -35,7 +35,7 @@ async def check_ready(database: Database, storage: StorageAlarm | None = None) -
 
     try:
         async with asyncio.timeout(READY_SECONDS):
-            # A pooled connection may be one to a server that has been started again since.
+            # A pooled connection may be to a server that has been restarted since.
             current = await retrying(current_revision, Unavailable)
     except TimeoutError:
         raise Unavailable("The database does not answer.") from None

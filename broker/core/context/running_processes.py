@@ -1,12 +1,14 @@
-"""The broker processes that run, and what follows from it: who delivers pushes, and whether to send notifications.
+"""The running broker processes, which determine the owner of each push subscription and whether to send
+notifications.
 
-Every process says once a second that it runs.  Each push subscription belongs to the one of them that wins by a
-hash of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process
-that comes or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the
-same, since they lock cursors; only a limit may be used twice meanwhile.
+Every process writes a heartbeat once a second.  Each push subscription belongs to the process that wins by a hash
+of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process that
+starts or ends moves only its own share.  Two processes may disagree for some seconds.  Claims are still safe,
+because they lock cursors; only a limit may be used twice meanwhile.
 
-A process that is alone notifies nobody: that would cost it a fifth of what publishing costs.  Others may be slow to
-see one that joins, by GONE_AFTER at most, so for that long it looks at every heartbeat for what it was not told of.
+A process that is alone sends no notifications, which would cost it a fifth of its publishing throughput.  Other
+processes may take up to GONE_AFTER to see one that joins, so for that long the new process polls at every heartbeat
+for changes that it was not notified of.
 """
 
 import asyncio
@@ -67,9 +69,9 @@ class RunningProcesses:
         self._states = states or StateChanges()
         self._process_id = uuid.uuid4().hex
         self._others: frozenset[str] = frozenset()
-        self._seen_at: datetime | None = None  # when this process could last say that it runs
-        self._joined_at: datetime | None = None  # when it said so for the first time, or after an absence
-        self._kept_until: datetime | None = None  # others that are not heard of are believed to run
+        self._seen_at: datetime | None = None  # when this process last wrote a heartbeat
+        self._joined_at: datetime | None = None  # when it wrote the first one, or the first one after an absence
+        self._kept_until: datetime | None = None  # until then silent processes are assumed to run
 
     def owns(self, subscription_id: int) -> bool:
         """Whether this process delivers to the subscription."""
@@ -99,11 +101,11 @@ class RunningProcesses:
                     database_connections=self._database_connections,
                 )
                 running = await list_processes(connection, seen_since=now - GONE_AFTER)
-        except TimeoutError:  # that heartbeat is of no use any more
+        except TimeoutError:  # that heartbeat is useless by now
             raise Unavailable("The database does not answer.") from None
         absent = self._seen_at is not None and now - self._seen_at > GONE_AFTER
         if absent:
-            # The database was away, for the others as well: else the first to be back would own everything.
+            # The database was away for the others as well; otherwise the first to be back would own everything.
             self._kept_until = now + GONE_AFTER
         if absent or self._joined_at is None:
             self._joined_at = now

@@ -1,8 +1,8 @@
-"""The storage limits of an installation: when publishing pauses, when it resumes, and what callers are told.
+"""The storage limits of an installation: when publishing pauses and resumes, and the error for callers.
 
-Publishing pauses while less than a limit is free on the file system of the embedded PostgreSQL, or while the
-broker's tables take more than a limit.  It resumes some way behind the limit, so that it does not pause and resume
-in turn.
+Publishing pauses while the file system of the embedded PostgreSQL has less free space than a limit, or while the
+broker's tables take more than a limit.  It resumes only with some distance to the limit, so that it does not
+alternate between the two.
 """
 
 import re
@@ -72,7 +72,7 @@ class TableSize:
 
     size: int
     max_size: int
-    is_low: bool  # there is too little room left
+    is_low: bool  # too little space is left
 
     @property
     def measured(self) -> str:

@@ -1,6 +1,6 @@
-"""Whether the broker takes more messages, by its storage limits, as far as this process knows.
+"""The storage alarm: whether the broker accepts messages, as far as this process knows.
 
-docs/decisions/0062 says why it works so.
+docs/decisions/0062 explains the design.
 """
 
 import threading
@@ -20,9 +20,9 @@ class StorageAlarm:
 
     def __init__(self) -> None:
         self.is_raised = False
-        self.disk: DiskSpace | None = None  # None: it is not watched
+        self.disk: DiskSpace | None = None  # None: not watched
         self.tables: TableSize | None = None
-        self.outage = ""  # why the embedded PostgreSQL does not run; "": it does
+        self.outage = ""  # why the embedded PostgreSQL does not run; "": it runs
         self._changing = threading.Lock()
         self._pace = RefusalPace()
 

@@ -1,9 +1,9 @@
-"""Who is told when something can be claimed: the pulls of this process at once, other processes soon after.
+"""Wakes consumers when messages can be claimed: the pulls of this process at once, other processes soon after.
 
-`published` and `redeliverable` are called by the coalescers after their commits.  Other processes hear of it by
-NOTIFY, sent on a connection of its own, at most every few milliseconds, and never within a publish: NOTIFY takes
-a lock that all committing notifiers of the server share.  While there are no others nothing is sent.  Where the
-database knows no NOTIFY processes look for themselves, ten times a second.
+The coalescers call `published` and `redeliverable` after their commits.  Other processes are woken by NOTIFY on a
+separate connection, at most every few milliseconds and never within a publish, because NOTIFY takes a lock that all
+committing notifiers of the server share.  Nothing is sent if there are no other processes.  If the database does
+not support NOTIFY, processes poll ten times a second.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from broker.observability.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
 
-_CHECK_SECONDS = 0.1  # without notifications: between two checks for what others have published
-_POLLS = 10  # after which all is looked at: what others gave back, or changed
+_CHECK_SECONDS = 0.1  # without notifications: between two checks for publishes of other processes
+_POLLS = 10  # after so many checks everything is polled: released messages and changed resources
 _SPACING_SECONDS = 0.005  # 200 notifications a second wake as many pulls as 2,000 would
 
 
@@ -61,10 +61,10 @@ class WakeUps:
         self._access_changed = access_changed
         self._committed = committed
         self._poll = poll
-        self._seal: NotificationSeal | None = None  # as it was read from the database, where it does not change
+        self._seal: NotificationSeal | None = None  # read from the database once; it does not change
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
-        self._unreported: set[str] = set()  # what has changed, and could not be announced
+        self._unreported: set[str] = set()  # names of changed resources that could not be announced
         self._something = asyncio.Event()
 
     def published(self, shard_id: int) -> None:
@@ -132,7 +132,7 @@ class WakeUps:
             try:
                 await self._notify_of_changes(names)
             except BrokerError:
-                self._something.set()  # for the next time that this worker is started
+                self._something.set()  # for the next start of this worker
                 raise
             self._unreported.difference_update(names)
 
@@ -158,7 +158,7 @@ class WakeUps:
 
     def _heard(self, announcement: Announcement | None, states: StateChanges) -> None:
         match announcement:
-            case None:  # listening anew: whatever was announced before has been missed
+            case None:  # listening again: earlier notifications were missed
                 self._drop(None)
                 self._wake(None, None)
                 self._access_changed()

@@ -1,1 +1,1 @@
-"""Deletes subscriptions that nobody uses, as their expiration policies say."""
+"""Deletes subscriptions that are not used, as their expiration policies say."""

@@ -1,4 +1,4 @@
-"""Idle subscriptions: writing down uses, watching, deleting (broker/core/expiration/expiration.py says when)."""
+"""Rows of idle subscriptions: records uses, watches, deletes (rules: broker/core/expiration/expiration.py)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,5 +1,6 @@
--- Subscriptions that were idle for their ttl, and were watched for their notice.  A subscription without a ttl has
--- neither.  The same condition stands in lock_expired_subscription.sql.
+-- Returns subscriptions that were idle for their whole time to live, and were observed to be idle for their notice
+-- period.  Subscriptions without a time to live are never returned.  lock_expired_subscription.sql repeats the
+-- condition.
 SELECT name
 FROM subscriptions
 WHERE last_active_at + expiration_ttl + %(lag)s::interval <= %(now)s::timestamptz

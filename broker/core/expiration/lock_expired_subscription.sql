@@ -1,5 +1,5 @@
--- The condition of find_expired_subscriptions.sql, checked once more on the locked row: whoever used or changed the
--- subscription meanwhile goes first.
+-- Locks a subscription and checks the condition of find_expired_subscriptions.sql again, so that a use or a change
+-- of the subscription in between takes precedence.
 SELECT subscription_id, last_active_at
 FROM subscriptions
 WHERE name = %(name)s

@@ -1,5 +1,6 @@
--- Subscriptions were used just now; those that are written down as used a moment ago already stay as they are.  Rows are
--- locked by key, so that two processes that write down the same uses wait for each other rather than deadlock.
+-- Records that subscriptions were used just now, except those for which a use within the last `resolution` is
+-- recorded already.  Rows are locked in key order, so that processes that record the same uses wait for each other
+-- instead of deadlocking.
 UPDATE subscriptions
 SET last_active_at = %(now)s
 WHERE subscription_id IN (

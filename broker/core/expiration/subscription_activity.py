@@ -1,7 +1,7 @@
-"""Which subscriptions are in use, so that those that are not can expire; without a write per call.
+"""Records which subscriptions are in use, so that unused ones can expire, without a write per call.
 
-A use is noted in memory and written down with all others of the process within a minute (`record`), also when the
-broker stops.  Only a process that is killed forgets what was used in its last minute.
+A use is kept in memory and written with all others of the process within a minute (`record`), and when the broker
+stops.  Only a process that is killed loses the uses of its last minute.
 """
 
 from collections.abc import Callable, Collection, Sequence

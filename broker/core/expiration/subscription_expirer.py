@@ -1,4 +1,4 @@
-"""Deletes subscriptions that nobody uses, as their expiration policies say."""
+"""Deletes subscriptions that are not used, as their expiration policies say."""
 
 import logging
 
@@ -46,7 +46,7 @@ class SubscriptionExpirer:
             if idle is not None:
                 await forget_policy(connection, schema=self._database.schema, resource=name)
         if idle is None:
-            return False  # somebody used, changed or deleted it a moment ago
+            return False  # it was used, changed or deleted a moment ago
         await self._wake_ups.announce(name)
         about = extra(fields_of(name, event="subscription_expired"))
         logger.info(

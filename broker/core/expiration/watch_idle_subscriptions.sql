@@ -1,6 +1,6 @@
--- Looks at the subscriptions that are about to expire, and adds the time since the last look to that for which they
--- were seen idle: nothing if they were used since then, or if nobody looked for so long that no broker can have run.
--- After such a gap some of the notice is always left.
+-- Updates for how long the subscriptions that are about to expire were observed to be idle: adds the time since the
+-- last observation.  The value starts again at 0 if the subscription was used since then.  Nothing is added after a
+-- gap so long that no broker can have been running, and at least `grace` of the notice period is left after one.
 UPDATE subscriptions
 SET idle_watched = CASE
         WHEN idle_watched_at IS NULL OR idle_watched_at <= last_active_at THEN interval '0'
@@ -13,7 +13,7 @@ WHERE subscription_id IN (
     SELECT subscription_id
     FROM subscriptions
     WHERE last_active_at + expiration_ttl - least(%(notice)s::interval, expiration_ttl / 2) <= %(now)s::timestamptz
-      -- Another process has just looked, or does.
+      -- Skips rows that another process has just updated; SKIP LOCKED skips those that it is updating.
       AND (idle_watched_at IS NULL OR idle_watched_at <= %(now)s::timestamptz - %(interval)s::interval)
     ORDER BY subscription_id
     FOR NO KEY UPDATE SKIP LOCKED

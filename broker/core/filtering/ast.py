@@ -1,11 +1,11 @@
-"""What a filter says, as a tree of values.
+"""The syntax tree of a filter.
 
-Keys and values are any text without U+0000, compared exactly: case counts, and Unicode is not normalised.
+Keys and values are any text without U+0000, and are compared exactly: case matters, and Unicode is not normalised.
 Every node is true or false for a message, never unknown.
 
-What is said of the body is said of a field of its JSON, by the keys that lead there from outside in.  An array
-stands for each of its elements: one of them has to do.  Where there is no such field, or the body cannot be read
-as JSON (broker/core/filtering/body.py), nothing said of it is true.
+A comparison of the body refers to a field of its JSON by the keys that lead to it, from the outside in.  An array
+on the path stands for its elements: the comparison is true if it is true for one of them.  It is false if there is
+no such field, or if the body cannot be parsed as JSON (broker/core/filtering/body.py).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""A body as the JSON that a filter looks into, in plain Python: as PostgreSQL's jsonb reads it.
+"""Parses a body as JSON in plain Python exactly as PostgreSQL's jsonb does, for filters.
 
-What jsonb refuses cannot be read: U+0000 and halves of surrogate pairs in strings (and in keys), NaN and Infinity,
-numbers of more than 131,072 digits before the point or 16,383 after it, and nesting of some thousand levels.
+jsonb rejects: U+0000 and unpaired surrogates in strings (and in keys), NaN and Infinity, numbers of more than
+131,072 digits before the point or 16,383 after it, and nesting of some thousand levels.
 """
 
 import json
@@ -22,8 +22,8 @@ def read_body(data: bytes) -> Sequence[Any]:
     try:
         document = json.loads(
             data.decode(), parse_float=_number, parse_int=_number, parse_constant=_refuse
-        )  # of two equal keys the later one counts
-        json.dumps(document, ensure_ascii=False, default=str).encode()  # half a surrogate pair has no UTF-8
+        )  # of equal keys the last one counts
+        json.dumps(document, ensure_ascii=False, default=str).encode()  # an unpaired surrogate has no UTF-8
         return () if _has_nul(document) else (document,)
     except (ValueError, ArithmeticError, RecursionError):
         return ()

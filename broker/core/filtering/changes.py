@@ -1,6 +1,6 @@
-"""Filters made of several: of a subscription whose filter was changed, and of a search within a subscription.
+"""Combined filters: of a subscription whose filter was changed, and of a search within a subscription.
 
-A filter that was changed is one filter that also compares the publish time of a message.
+A changed filter is one filter that also compares the publish time of a message.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""How many messages a check compares with a filter."""
+"""The number of messages that a test of a filter compares."""
 
-BODY_COUNTS_FOR = 10  # messages does one whose body is read: some 7 microseconds against less than 1
+BODY_COUNTS_FOR = 10  # a message whose body is read counts for so many: about 7 µs instead of less than 1
 
 
 def most_compared(messages: int, body_path: str | None) -> int:

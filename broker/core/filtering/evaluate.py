@@ -1,4 +1,4 @@
-"""What a filter means, in plain Python: the yardstick for the jsonpath, and enough for a dry run."""
+"""Evaluates a filter in plain Python: the reference for the jsonpath, and the evaluator of dry runs."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence

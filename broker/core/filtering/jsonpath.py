@@ -1,11 +1,12 @@
-"""What a filter says → PostgreSQL jsonpaths: one for `attributes @@ filter_path`, perhaps one that sees more.
+"""Compiles a filter to PostgreSQL jsonpaths: one for `attributes @@ filter_path`, and one more if it reads other
+data.
 
-- Only literals come from the user, each as one jsonpath string of ASCII (`json.dumps`: the two languages spell
-  strings alike), so no text of theirs can end its literal, whatever the encoding between here and the server.
-- lax mode: a missing key is an empty sequence, not an error; and an array at a step stands for its elements.
-- Every comparison stands in `exists(… ? (…))`, which is true or false, even for data that no message should
-  have (a number compared with a string is "unknown", and `@@` would answer NULL: the message would vanish).
-  What is found in a body may be of any type, so the type is asked for first; an array within an array has none.
+* Only literals come from the user.  Each becomes one jsonpath string of ASCII (`json.dumps`, because both languages
+  write strings alike), so no text of a user can end its literal, whatever the encoding between here and the server.
+* lax mode: a missing key is an empty sequence, not an error, and an array at a step stands for its elements.
+* Every comparison is within `exists(… ? (…))`, which is true or false even for data that no message should have.  A
+  number compared with a string is "unknown", for which `@@` would return NULL, and the message would be lost.  A
+  value in a body may have any type, so the type is checked first; an array within an array has no type.
 """
 
 import json

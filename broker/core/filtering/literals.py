@@ -1,4 +1,4 @@
-r"""Strings in double quotes, as filters spell them.
+r"""String literals of filters, in double quotes.
 
 Google documents that backslashes, quotation marks and non-printing characters are escaped, and that Unicode,
 hexadecimal and octal escapes exist; not more.  The rest is as in its CEL and GoogleSQL: \xhh and \ooo (exactly

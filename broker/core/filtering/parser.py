@@ -1,4 +1,4 @@
-"""The text of a filter → what it says."""
+"""Parses the text of a filter to its syntax tree."""
 
 from decimal import Decimal
 from functools import cache
@@ -28,7 +28,7 @@ from broker.core.filtering.refusals import refusal, unexpected
 from broker.model.errors import InvalidArgument
 
 MAX_FILTER_BYTES = 256  # of UTF-8; https://cloud.google.com/pubsub/quotas#resource_limits
-MAX_EXPONENT = 308  # of a number: as far as JSON's numbers can be told to reach, whoever reads them
+MAX_EXPONENT = 308  # of a number: the largest that all JSON parsers read
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 

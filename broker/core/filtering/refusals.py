@@ -1,4 +1,4 @@
-"""What is said of a filter that is not one: where, what stands there, and what was expected instead."""
+"""Error messages for invalid filters: the position, the text there, and what was expected instead."""
 
 import json
 from collections.abc import Set

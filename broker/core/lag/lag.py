@@ -13,12 +13,13 @@ from broker.model.push_state import PushState
 from broker.model.subscription import Subscription, unread_dead_letters
 from broker.model.timestamps import format_timestamp
 
-# What is looked at of one subscription in one shard: some milliseconds.  Beyond, figures are estimates.
-MAX_ATTEMPTS = 1_000  # rows that are out: responses, or ordering keys
+# Limits of the rows and messages that are read for one subscription in one shard: a few milliseconds.  Beyond them
+# figures are estimates.
+MAX_ATTEMPTS = 1_000  # outstanding rows: responses, or ordering keys
 MAX_BATCHES = 10_000  # of messages that wait for their ordering keys
 MAX_SCANNED = 500  # messages that are compared with the filter
 
-IDLE_AFTER = timedelta(minutes=3)  # without a consumer, that is the cause whatever else is wrong
+IDLE_AFTER = timedelta(minutes=3)  # without a consumer, which is then the cause whatever else is wrong
 SLOW_AFTER = timedelta(seconds=10)  # the age from which a message counts as delayed
 
 
@@ -39,7 +40,7 @@ class LagState(StrEnum):
     SLOW_CONSUMERS = "SLOW_CONSUMERS"
 
 
-HEALTHY = frozenset({LagState.CAUGHT_UP, LagState.RECENT})  # nothing is wrong, as far as can be told
+HEALTHY = frozenset({LagState.CAUGHT_UP, LagState.RECENT})  # nothing is known to be wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where all subscriptions of a project stand (F3): what is read of many at once."""
+"""Reads the lag of all subscriptions of a project (F3), many at once."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How far behind some subscriptions are (F3): what lists of lags and alerts read."""
+"""The lag of several subscriptions (F3), for lists of lags and alerts."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,8 +1,10 @@
--- Where many subscriptions stand in shards of their topics, a row for each of both, as read_positions.sql tells it
--- of one, but at a cost that does not grow with what waits: of each it looks at `max_attempts` rows that are out, at
--- `max_batches` of what waits for ordering keys, and compares `max_scanned` messages with the filter.
--- What is older than `retained_since` is not delivered, and is not counted.  `holder` is the row of the ordering key
--- whose oldest message is the oldest of those that others of their keys wait for.
+-- Returns the lag of subscriptions in the shards of their topics, one row for each subscription and shard.
+-- read_positions.sql returns similar values for one subscription, but the cost of this statement does not grow with
+-- the backlog.  For each row it reads at most `max_attempts` delivery attempts and `max_batches` batches that wait
+-- for ordering keys, and compares at most `max_scanned` messages with the filter.
+--
+-- * `retained_since`: older messages are not delivered, and not counted.
+-- * `holder`: the row of the ordering key with the oldest message that blocks others of its key.
 -- parameters: subscription_ids int8[], retained_since timestamptz[], filter_paths text[], body_paths text[],
 --     ordered bool[], now timestamptz, max_attempts int8, max_batches int8, max_scanned int8
 -- columns: subscription_id, shard_id, head, unclaimed, oldest_unclaimed, scanned, matching, attempts, claimed, outstanding,
@@ -15,8 +17,8 @@ SELECT p.subscription_id, p.shard_id, p.head,
        coalesce(oldest.publish_time, out.first_publish_time) AS oldest_claimed,
        coalesce(held.messages, 0)::int8 AS held, coalesce(held.batches, 0) AS held_batches,
        z.message_size, out.holder::text AS holder
--- DISTINCT ON: these rows are made once, and not anew for each look into a table; by the key of the cursors, so it takes
--- none away.
+-- DISTINCT ON makes PostgreSQL compute these rows once, and not again for each lookup below.  It removes no rows,
+-- because its columns are the key of the cursors.
 FROM (
     SELECT DISTINCT ON (c.shard_id, c.subscription_id)
            c.shard_id, c.subscription_id, c.next_publish_time, c.next_seq, h.head, h.last_publish_time,
@@ -28,7 +30,7 @@ FROM (
     JOIN cursors AS c ON c.subscription_id = w.subscription_id
     JOIN shards AS h ON h.shard_id = c.shard_id
 ) AS p
--- What a message of the shard takes, by its newest ones.
+-- The average size of a message of the shard, by its newest batches.
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(b.size)::float8 / sum(b.count), 0) AS message_size
     FROM (

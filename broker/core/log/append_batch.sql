@@ -1,4 +1,5 @@
--- One batch as append_messages appends several (core/log/append_messages_citus.py).
+-- Appends one batch, for distributed tables; append_messages.sql appends several
+-- (core/log/append_messages_citus.py).
 -- parameters: shard_id int8, publish_time timestamptz, last_seq int8, count int8, size int8,
 --     ordering_key packed text, attributes packed jsonb[], data packed bytea[], shared_attributes packed jsonb,
 --     expires_at packed timestamptz

@@ -1,8 +1,12 @@
--- Runs after take_sequences in the same transaction, so it sees the head that this transaction wrote.
--- `attributes` and `data` have an element for each message, in order (`attributes` is null if none has any); a batch
--- is the `counts` messages up to the `lasts`-th of them.  `shared_attributes`: of each batch, null if none has any.  For
--- `ttls` microseconds those of each are delivered (null: for ever).  `ordering_keys` and `ttls` are empty if none has
--- any: what is not there is null.
+-- Appends batches of messages to the log of a shard.  It runs after take_sequences.sql in the same transaction, so
+-- that it sees the head that this transaction has written.
+--
+-- * `attributes`, `data`: one element for each message, in order (`attributes` is null if no message has any).
+-- * `lasts`, `counts`: a batch consists of the `counts` messages that end with the `lasts`-th one.
+-- * `shared_attributes`: of each batch; null if no batch has any.
+-- * `ttls`: the time to live of each batch, in microseconds (null: unlimited).
+--
+-- `ordering_keys` and `ttls` are empty if no batch has any; missing elements are null.
 -- parameters: shard_id int8, count int8, lasts int8[], counts int8[], sizes int8[], ordering_keys text[],
 --     attributes packed jsonb[], data packed bytea[], shared_attributes packed jsonb[],
 --     ttls int8[]

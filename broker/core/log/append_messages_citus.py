@@ -1,9 +1,9 @@
-"""Appends by a statement for each row, on distributed tables (docs/decisions/0055).
+"""Appends messages by one statement for each row, on distributed tables (docs/decisions/0055).
 
-Citus plans INSERT … SELECT anew each time, and writes the messages into the text of what it sends to the node.
-INSERT … VALUES of one row is planned once, and sent with its parameters.  Each row says its own sequence.  So the
-sequences are taken in a round trip of their own, unless the head is known before (docs/decisions/0059); all is one
-transaction still.
+Citus plans INSERT … SELECT each time, and writes the messages into the text of the statements that it sends to the
+node.  An INSERT … VALUES of one row is planned once, and sent with its parameters.  The sequence of each row is a
+parameter, so the sequences are taken in a round trip of their own, unless the head is known (docs/decisions/0059).
+Both round trips are one transaction.
 """
 
 import struct
@@ -23,7 +23,7 @@ from broker.db.driver.statements import BEGIN, COMMIT
 _APPEND_BATCH = statements.hot("append_batch")
 _TAKE_EXPECTED_SEQUENCES = statements.hot("take_expected_sequences")
 
-MOST_ROWS = 8  # from which on one statement for all is cheaper
+MOST_ROWS = 8  # for more rows one statement is cheaper
 _HEADER_BYTES = 20  # of an array, before its elements
 _LENGTH = struct.Struct("!i").unpack_from
 
@@ -68,7 +68,7 @@ async def _append_asking(connection: HotConnection, take: Bound, append: Bound, 
         await connection.run((COMMIT, {}))
         return taken
     [(head, publish_time)] = taken
-    heads.moved(take[1]["shard_id"], take[1]["count"], head, publish_time)  # the row is ours until the commit
+    heads.moved(take[1]["shard_id"], take[1]["count"], head, publish_time)  # the row is locked until the commit
     await connection.run(*_writes(append, head, publish_time), (COMMIT, {}))
     return taken
 

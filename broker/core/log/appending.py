@@ -1,4 +1,4 @@
-"""Appending to the logs of topics in a transaction that does more (G2)."""
+"""Appends to the logs of topics in a transaction that has other statements as well (G2)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ from broker.db.driver.hot_connection import Bound, HotConnection
 from broker.model.timestamps import whole_milliseconds
 
 Batches = Mapping[int, Sequence[EncodedMessages]]  # by shard
-Answers = Mapping[int, Sequence[Appended | Stored]]  # what became of each
+Answers = Mapping[int, Sequence[Appended | Stored]]  # by shard: the result of each batch
 
 
 class ShardClosed(Exception):
@@ -43,7 +43,7 @@ async def append_to_shards(
     """
     now = whole_milliseconds(now)
     writes = [*before]
-    takes: dict[int, tuple[int, int | None]] = {}  # of each shard: the statements that say where messages stand
+    takes: dict[int, tuple[int, int | None]] = {}  # by shard: the statements that return the positions of messages
     answers: dict[int, Sequence[Appended | Stored]] = {}
     for shard_id, requests in sorted(batches.items()):
         if (append_identified := append_of(requests)) is not None:

@@ -1,4 +1,4 @@
-"""Reading what a copy takes up, in the order of the log (G2)."""
+"""Reads the messages that a copy publishes, in the order of the log (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _SCAN_OLDEST = statements.hot("scan_oldest")
 _READ_ENDS = statements.hot("read_ends")
 
 MAX_SCANNED = 10_000  # messages of a step
-MAX_BYTES = 4_000_000  # that it copies, or one message that is larger
+MAX_BYTES = 4_000_000  # that a step copies, unless a single message is larger
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Copies: messages that a topic retains are published anew on a topic, as they are (G2)."""
+"""Copies: publishes the retained messages of a topic on another topic, unchanged (G2)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

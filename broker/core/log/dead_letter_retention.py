@@ -1,8 +1,8 @@
-"""Dead letters are kept for a while, whether or not anybody subscribes to their topic (G2).
+"""Keeps dead letters for a while, whether or not their topic has a subscription (G2).
 
-What a subscription of the topic has acknowledged only its cursor and its attempts tell; before these go, or the
-letters do, it is written into the records of the dead letters.  So from then on a record that is not resolved says
-that its dead letter is to be kept, and was lost if it is gone.
+Only the cursor and the attempts of a subscription record which messages it has acknowledged.  Before these or the
+dead letters are deleted, the acks are copied to the rows of the dead letters.  So afterwards an unresolved row
+means that its dead letter must be kept, and was lost if it does not exist.
 """
 
 from collections import Counter

@@ -1,7 +1,8 @@
--- What is known of dead letters that are in the log no more: no partition has their publish times, and they are not
--- among the messages that outlived theirs.  What an operator did with one is known until nothing so old is kept.
+-- Deletes the rows of dead letters that are not in the log any more: no partition has their publish times, and they
+-- are not among the stragglers.  Rows that record what an operator did with a dead letter are kept until
+-- `kept_since` has passed their publish time.
 DELETE FROM dead_letters
-WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads the whole table to find what it deletes
+WHERE publish_time >= %(since)s  -- repeated, or older PostgreSQL finds the rows by a full scan
   AND publish_time < %(until)s
   AND (shard_id, publish_time, seq) IN (
     SELECT d.shard_id, d.publish_time, d.seq

@@ -1,4 +1,4 @@
-"""Deleting or marking rows that nothing needs any more, some at a time."""
+"""Deletes or marks rows that are not needed any more, a limited number at a time."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,7 +9,7 @@ from broker.db.driver.database import Connection
 from broker.db.driver.named import change
 from broker.db.driver.statements import Text
 
-BATCH = 1_000  # rows of one statement, where nothing else is said
+BATCH = 1_000  # rows of one statement, by default
 
 _NO_BOUNDS: Mapping[str, Any] = {}
 

@@ -1,5 +1,5 @@
--- Messages of a shard that a filter matches, from a position on and before a time, wherever they lie; of `max_scanned`.
--- The last one scanned comes whether it matches or not.
+-- Scans `max_scanned` messages of a shard from a position on, before a time, in the log and among the stragglers.
+-- Returns those that match a filter, and the last one scanned whether it matches or not.
 -- parameters: shard_id int8, after_publish_time timestamptz, after_seq int8, until timestamptz, filter_path jsonpath,
 --     body_path jsonpath, max_scanned int8, max_matched int8
 -- columns: seq, publish_time, ordering_key, expires_at, matches

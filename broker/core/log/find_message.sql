@@ -1,6 +1,8 @@
--- A message by its sequence.  Publish times rise with sequences, so its batch is found by halving the time in which it
--- can be: some thirty looks into the key, whatever the log holds.  One that outlived its partition is among the
--- stragglers.  Of its data `max_bytes` are returned, behind the first `offset`.
+-- Returns a message by its sequence.  Of its data, `max_bytes` after the first `offset` are returned.
+--
+-- Publish times increase with sequences, so the batch is found by bisecting the interval of time that can contain
+-- it: about thirty index lookups, whatever the size of the log.  A message that has outlived its partition is found
+-- among the stragglers.
 -- parameters: shard_id int8, seq int8, offset int8, max_bytes int8
 -- columns: publish_time, ordering_key, attributes, data, id_seq, expires_at, data_size
 WITH RECURSIVE search (low, high, steps) AS (

@@ -1,5 +1,5 @@
--- Runs after take_id_seqs or take_new_sequences in the same transaction, so it sees the number that this transaction
--- wrote, if it did.
+-- Inserts scheduled messages.  It runs after take_id_seqs.sql or take_new_sequences.sql in the same transaction,
+-- and inserts nothing unless that statement has given out numbers (`flush`).
 -- parameters: shard_id int8, count int8, accepted_at timestamptz, due_ats timestamptz[], sizes int8[],
 --     ordering_keys text[], attributes packed jsonb[], data packed bytea[], ttls int8[], flush int8
 INSERT INTO scheduled_messages (shard_id, id_seq, due_at, accepted_at, size, ordering_key, attributes, data, ttl)

@@ -1,14 +1,15 @@
-"""Heads of shards that a process knows, for it alone publishes there (docs/decisions/0059).
+"""Caches the heads of shards to which only this process publishes (docs/decisions/0059).
 
-Where shards lie on nodes each row of a flush says its own sequence.  Whoever knows the head need not ask for it:
-the flush says which one it expects, and goes in one round trip.  If it is another all is undone, and it is asked.
+On distributed tables the statements of a flush contain the sequence of each row.  If the head is cached, the
+process need not read it: the flush contains the expected head, and takes one round trip.  If the head is another
+one, the flush is rolled back, and the head is read.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 
-FIRST_NEEDED = 4  # flushes that asked, one behind the other and nobody else's between
-_MOST_NEEDED = 4_096  # each time that the head was another, four times as many
+FIRST_NEEDED = 4  # consecutive flushes without one of another process in between
+_MOST_NEEDED = 4_096  # the upper bound; the number is quadrupled each time that the head was another
 _MOST_SHARDS = 10_000
 
 
@@ -16,7 +17,7 @@ _MOST_SHARDS = 10_000
 class _Head:
     head: int
     publish_time: datetime
-    alone: int = 0  # flushes that met no other's
+    alone: int = 0  # consecutive flushes of this process
     needed: int = FIRST_NEEDED
 
 

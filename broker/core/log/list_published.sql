@@ -1,6 +1,7 @@
--- What was published behind a message, in the order of the log: scans `max_scanned` messages and returns those that
--- match, and the last one scanned even if it does not (`matches` false).  A message beyond the byte budget comes without
--- its data, which is cut after `preview_bytes`; what is read and cut off counts a tenth.
+-- Returns messages that were published after a given one, in the order of the log.  It scans `max_scanned`
+-- messages, and returns those that match and the last one scanned, even if it does not match (`matches` is false).
+-- Messages beyond `max_bytes` are returned without their data.  The data is truncated to `preview_bytes`; bytes
+-- that are read and cut off count a tenth.
 -- parameters: shard_id int8, publish_time timestamptz, seq int8, filter_path jsonpath, body_path jsonpath,
 --     max_scanned int8, max_bytes int8, preview_bytes int8
 -- columns: seq, publish_time, ordering_key, attributes, data, id_seq, data_size, matches

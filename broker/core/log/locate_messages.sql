@@ -1,5 +1,5 @@
--- Messages by their sequences, each found as by core/log/find_message.sql: those that are in the log, or among those that
--- outlived their partition.
+-- Returns the positions of messages by their sequences, in the log or among the stragglers.  Each is found by
+-- bisection, as in core/log/find_message.sql.
 -- parameters: shard_ids int8[], seqs int8[]
 -- columns: shard_id, seq, publish_time, ordering_key, expires_at
 SELECT w.shard_id, w.seq, l.publish_time, l.ordering_key, l.expires_at

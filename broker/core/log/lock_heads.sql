@@ -1,4 +1,5 @@
--- Nobody appends to these shards until this transaction ends; in the one order, after whatever else is locked.
+-- Locks the heads of shards, so that nothing is appended to them until this transaction ends.  They are locked in
+-- one order, and after everything else that a transaction locks.
 -- parameters: shard_ids int8[]
 -- columns: shard_id, head
 SELECT shard_id, head

@@ -1,4 +1,4 @@
-"""A walk through the logs of a subscription, step by step, in their order (G2)."""
+"""Iterates over the logs of a subscription, step by step, in their order (G2)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

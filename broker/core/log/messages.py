@@ -1,7 +1,8 @@
-"""The log: appending messages, and reading batches of them.  This module alone writes `message_batches`.
+"""The log: appends messages, and reads batches of them.  Only this module writes `message_batches`.
 
-A row is a batch: up to MAX_BATCH consecutive messages, published at one time with one ordering key, or none.
-A message of it costs PostgreSQL a third or less of what a row of its own would (docs/decisions/0011).
+A row is a batch: up to MAX_BATCH consecutive messages, published at one time with the same ordering key, or without
+one.  A message in a batch costs PostgreSQL a third, or less, of what a row of its own would cost
+(docs/decisions/0011).
 """
 
 import random
@@ -33,14 +34,14 @@ _INSERT_SCHEDULED_MESSAGES = statements.hot("insert_scheduled_messages")
 MAX_BATCH = 100  # messages
 # Two batches and their row headers fit a page of 8 KB; larger ones would waste the rest of it, or leave their row.
 MAX_BATCH_BYTES = 3_900
-_LARGE_BYTES = 1 << 20  # of a request; to join smaller ones twice costs less than their pieces
+_LARGE_BYTES = 1 << 20  # of a request; joining smaller ones twice costs less than keeping their parts
 _ELEMENT_OVERHEAD = 8  # bytes that an array adds to a body: its length, and up to 3 to the next multiple of 4
 
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 _JSONB_VERSION = b"\x01"
 _MICROSECOND = timedelta(microseconds=1)
-_FROZEN = "shards_frozen_check"  # as db/schema/tables.py names it
+_FROZEN = "shards_frozen_check"  # the name in db/schema/tables.py
 
 _encode_json = msgspec.json.Encoder().encode
 

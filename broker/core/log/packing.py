@@ -1,4 +1,4 @@
-"""Packing checked messages into parts that can be appended."""
+"""Packs checked messages into parts that can be appended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""How wide the next partition of `messages` is made (docs/decisions/0003)."""
+"""Computes the width of the next partition of `messages` (docs/decisions/0003)."""
 
 from datetime import timedelta
 

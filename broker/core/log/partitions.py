@@ -1,9 +1,10 @@
-"""Partitions of `message_batches`, `message_identities` and `delivery_records`: made ahead, dropped behind, without
-ever making a publish wait (A10).
+"""Creates partitions of `message_batches`, `message_identities` and `delivery_records` ahead of time, and drops old
+ones (A10).
 
-Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
-neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
-plain DROP do.  So does a plain DETACH, which Citus needs (db/driver/table_changes.py).
+No publish has to wait for this.  A partition is created by CREATE TABLE, CHECK and ATTACH PARTITION, and dropped by
+DETACH PARTITION … CONCURRENTLY and DROP TABLE: these take no lock on the table that conflicts with a publish or a
+claim.  CREATE TABLE … PARTITION OF and a plain DROP do.  So does a plain DETACH, which Citus needs
+(db/driver/table_changes.py).
 """
 
 import re
@@ -20,7 +21,7 @@ from broker.db.driver.locks import MAKING_PARTITIONS, lock
 from broker.db.driver.table_changes import detach_and_drop, measure_table, prepare_to_change_tables
 from broker.model.errors import Unavailable
 
-# Publishes may land this far ahead of now; the janitor must run at least twice in it.
+# Publish times may be this far ahead of now; the janitor must run at least twice within it.
 AHEAD = timedelta(minutes=10)
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ MESSAGES = Partitioned(
     MIN_WIDTH,
     sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5, toast_tuple_target = 8160"),
 )
-# Each is asked about each message, as far as the window reaches back: they must not be too many.
+# Each partition that the window covers is read for each message, so there must not be too many.
 IDENTITIES = Partitioned(
     "message_identities",
     "identities",
@@ -140,7 +141,7 @@ async def _make_until(connection: Connection, of: Partitioned, now: datetime, la
     while missing := await _missing(connection, of, now, latest):
         for start, end in missing:
             if not await _make(connection, of, start, end):
-                break  # another process has made one, perhaps with other bounds
+                break  # another process has created one, perhaps with other bounds
             made += 1
     return made
 
@@ -156,11 +157,11 @@ async def _missing(
         last = partitions[-1]
         start = last.end
         width = max(next_width(last.end - last.start, await measure_table(connection, last.name)), of.narrowest)
-        if start < now - AHEAD:  # nobody made any for a while: leave the gap empty
+        if start < now - AHEAD:  # none was created for a while: leave the gap empty
             start, width = max(start, _whole_minutes(now - AHEAD)), of.narrowest
     bounds = []
     while start <= latest:
-        # One partition bridges a clock that has jumped far ahead, however far.
+        # If a clock has jumped ahead, one partition covers the gap, whatever its size.
         end = max(start + width, latest) if latest - start > timedelta(days=1) else start + width
         bounds.append((start, end))
         start = end
@@ -175,7 +176,7 @@ async def _make(connection: Connection, of: Partitioned, start: datetime, end: d
     """Makes a partition; False: another process has just made one that `start` or a later time is in."""
     name = sql.Identifier(f"{of.prefix}_{start:%Y%m%d_%H%M%S}")
     column = sql.Identifier(of.column)
-    # A CHECK that says what the bounds say spares ATTACH the reading of the table.
+    # A CHECK that is equivalent to the bounds saves ATTACH from reading the table.
     check = sql.SQL("{0} >= {1} AND {0} < {2}").format(column, start, end)
     async with connection.transaction():
         await prepare_to_change_tables(connection)

@@ -1,4 +1,4 @@
-"""What is published on a topic, as it comes (F3)."""
+"""Reads the messages that are published on a topic, as they arrive (F3)."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ _READ_SHARD_ENDS = statements.hot("read_shard_ends")
 _LIST_PUBLISHED = statements.hot("list_published")
 
 MAX_SCANNED = 1_000  # messages that a check reads
-MAX_BYTES = 1_000_000  # that it gives, or one message that is larger
+MAX_BYTES = 1_000_000  # that a check returns, unless a single message is larger
 
 
 async def read_shard_ends(connection: HotConnection, *, shard_ids: Sequence[int]) -> dict[int, LogPosition]:

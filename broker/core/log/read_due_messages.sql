@@ -1,7 +1,10 @@
--- The messages of rows that are due: one index range per run of sequences, in the log or among the stragglers.  It ends
--- 1,000 further than the run does, for no batch holds more: the last message may stand anywhere in its batch.
--- The filter matters only to what was restored from a snapshot of a subscription with another one.
--- A message beyond the byte budget comes without its data: it exists, but this claim does not take it.
+-- Returns the messages of due rows.  Those beyond `max_bytes` are returned without their data: they exist, but this
+-- claim does not take them.
+--
+-- Each run of sequences is one index range, in the log and among the stragglers.  The range ends 1,000 sequences
+-- after the run, because the last message of the run may have any place in its batch, and no batch holds more than
+-- 1,000.  The filter matters only for messages that were restored from a snapshot of a subscription with another
+-- filter.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
 --     retained_since timestamptz, filter_path jsonpath, body_path jsonpath, max_bytes int8
 -- columns: seq, publish_time, ordering_key, attributes, data, id_seq, expires_at

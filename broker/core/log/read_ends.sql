@@ -1,5 +1,5 @@
--- Where some shards end, also closed ones, and how many messages of each were published within a time, by their
--- sequences: what a transform has dropped has one too.
+-- Returns the heads of shards, also of closed ones, and how many messages of each were published within an
+-- interval.  Messages are counted by their sequences, so that those which a transform dropped are included.
 -- parameters: shard_ids int8[], since timestamptz, until timestamptz
 -- columns: shard_id, head, count
 SELECT h.shard_id, h.head,

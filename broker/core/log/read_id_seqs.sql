@@ -1,4 +1,5 @@
--- What the ids of messages at these sequences are made of, for those that came later; the others have no row.
+-- Returns the numbers that the ids of messages are derived from, for messages that were scheduled; others have no
+-- row.
 -- parameters: shard_ids int8[], seqs int8[]
 -- columns: shard_id, seq, id_seq
 SELECT p.shard_id, p.seq, i.id_seq

@@ -1,4 +1,4 @@
--- Which of these sequences of a shard were retracted.
+-- Returns which of these sequences of a shard were retracted.
 -- parameters: shard_id int8, seqs int8[]
 -- columns: seq
 SELECT w.seq

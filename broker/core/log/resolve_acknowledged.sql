@@ -1,11 +1,13 @@
--- Resolves dead letters of a shard that were published before a time and are not resolved yet: those that a
--- subscription of their topic has acknowledged, and those of subscriptions that are `gone`.  `filtering`: subscriptions with filters, and these.
+-- Resolves the dead letters of a shard that were published before a time and are not resolved: those that a
+-- subscription of their topic has acknowledged, and those of the subscriptions in `gone`, which were deleted.
+--
+-- `filtering`, `filter_paths` and `body_paths`: the subscriptions of the topic that have filters, and the filters.
 UPDATE dead_letters AS d
 SET resolution = 'acknowledged'
 WHERE d.shard_id = %(shard_id)s
   AND d.publish_time < %(before)s
   AND d.resolution IS NULL
-  AND (d.publish_time, d.seq) IN (  -- who has one locked says himself what becomes of it
+  AND (d.publish_time, d.seq) IN (  -- a locked one is being resolved by another transaction
       SELECT l.publish_time, l.seq
       FROM dead_letters AS l
       WHERE l.shard_id = %(shard_id)s AND l.publish_time < %(before)s AND l.resolution IS NULL

@@ -1,4 +1,4 @@
-"""Tells which messages of the log were retracted (J6)."""
+"""Returns which messages of the log were retracted (J6)."""
 
 from collections.abc import Collection
 

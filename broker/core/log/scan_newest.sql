@@ -1,14 +1,20 @@
--- Scans `max_scanned` messages of a shard from a position on backwards, newest first, as far as they are retained, and
--- returns those that match a filter and an ordering key and whose data contains `contains`, and the last one scanned
--- even if it does not (`matches` false): the next page goes on from the last row.  `scanned` counts the messages up to
--- a row, `is_last` says that there is none after it.  No filter path, an empty key, no bytes: all match.  Both
--- conditions on the position are needed: the row comparison gives the order and the early stop, the plain one lets
--- PostgreSQL prune partitions while it runs.  The messages of a batch are made newest first, as the view `messages`
--- does not: nothing need be sorted then.
--- The data of what is returned is cut after `preview_bytes`.  A message counts with what is returned
--- of it, and with a tenth of the data that is read and not returned; a scan that reads bodies ends after ten times
--- `max_bytes` of them.  Large bodies, in rows of their own, count by the row's size and are read at the end.
--- Messages that outlived their partition (straggler_messages) are out already and can reach no other subscription.
+-- Scans `max_scanned` retained messages of a shard backwards from a position, newest first.  Returns those that
+-- match a filter and an ordering key and whose data contains `contains`, and the last one scanned, even if it does
+-- not match (`matches` is false): the next page starts after the last row.  If there is no filter path, and the key
+-- and `contains` are empty, all messages match.
+--
+-- * `scanned`: how many messages were scanned up to this one.
+-- * `is_last`: whether there is no message after this one.
+-- * `data`: truncated to `preview_bytes`.
+--
+-- A message counts with what is returned of it, and with a tenth of the data that is read and not returned.  A scan
+-- that reads bodies ends after ten times `max_bytes` of them.  Large bodies, in rows of their own, count by the
+-- size of the row and are read at the end.
+--
+-- Both conditions on the position are needed: the row comparison provides the order and the early stop, the plain
+-- one lets PostgreSQL prune partitions at run time.  The messages of a batch are generated newest first, unlike in
+-- the view `messages`, so that nothing has to be sorted.  Stragglers (straggler_messages) are not scanned: they are
+-- outstanding already, and can reach no other subscription.
 -- parameters: shard_id int8, before_publish_time timestamptz, before_seq int8, retained_since timestamptz,
 --     filter_path jsonpath, body_path jsonpath, ordering_key text, contains bytea, max_scanned int8, max_matched int8,
 --     max_bytes int8, preview_bytes int8
@@ -42,7 +48,7 @@ FROM (
                AND (%(ordering_key)s = '' OR m.ordering_key = %(ordering_key)s)
                AND (%(body_path)s::jsonpath IS NULL OR message_matches(
                    m.attributes,
-                   CASE WHEN m.count > 1 OR m.size <= 2000000 THEN m.body[1] END,  -- as the view `messages`
+                   CASE WHEN m.count > 1 OR m.size <= 2000000 THEN m.body[1] END,  -- as in `messages`
                    m.publish_time,
                    %(body_path)s::jsonpath
                ))
@@ -59,7 +65,7 @@ FROM (
                 SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes,
                        l.attributes[m.ordinal] AS own_attributes, l.count, l.size, l.id_seqs[m.ordinal] AS id_seq,
                        CASE
-                           WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned
+                           WHEN l.count = 1 THEN l.data  -- may be large, so it is read only if it is returned
                            ELSE l.data[m.ordinal:m.ordinal]
                        END AS body,
                        CASE

@@ -1,5 +1,5 @@
--- Scans `max_scanned` messages of a shard from a position on, oldest first, up to a time, and returns those that match,
--- and the last one scanned even if it does not: as scan_newest.sql the other way round.
+-- Scans `max_scanned` messages of a shard from a position on, oldest first, up to a time.  Returns those that
+-- match, and the last one scanned, even if it does not match.  It is scan_newest.sql in the opposite direction.
 -- parameters: shard_id int8, after_publish_time timestamptz, after_seq int8, until timestamptz, filter_path jsonpath,
 --     body_path jsonpath, ordering_key text, contains bytea, max_scanned int8, max_matched int8, max_bytes int8,
 --     preview_bytes int8
@@ -33,7 +33,7 @@ FROM (
                AND (%(ordering_key)s = '' OR m.ordering_key = %(ordering_key)s)
                AND (%(body_path)s::jsonpath IS NULL OR message_matches(
                    m.attributes,
-                   CASE WHEN m.count > 1 OR m.size <= 2000000 THEN m.body[1] END,  -- as the view `messages`
+                   CASE WHEN m.count > 1 OR m.size <= 2000000 THEN m.body[1] END,  -- as in `messages`
                    m.publish_time,
                    %(body_path)s::jsonpath
                ))
@@ -50,7 +50,7 @@ FROM (
                 SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes,
                        l.attributes[m.ordinal] AS own_attributes, l.count, l.size, l.id_seqs[m.ordinal] AS id_seq,
                        CASE
-                           WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned
+                           WHEN l.count = 1 THEN l.data  -- may be large, so it is read only if it is returned
                            ELSE l.data[m.ordinal:m.ordinal]
                        END AS body,
                        CASE

@@ -1,4 +1,4 @@
-"""The safety net under the notifications: looks now and then whether shards that are watched have moved on."""
+"""Polls the heads of watched shards now and then, in case notifications are lost."""
 
 from collections.abc import Callable, Collection
 

@@ -1,4 +1,4 @@
-"""Shards: the logs of a topic.  Their heads are moved by core/log/messages.py alone."""
+"""Shards: the logs of a topic.  Only core/log/messages.py moves their heads."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Batches of the log as messages."""
+"""Converts batches of the log to messages."""
 
 from datetime import datetime
 from typing import Any

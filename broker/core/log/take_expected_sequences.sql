@@ -1,5 +1,6 @@
--- take_sequences where the head is known before (core/log/known_heads.py): anybody else's publish since then, or a
--- shard that is closed, is an error, a division by zero, and undoes what is sent along.
+-- Gives out the next `count` sequences of a shard as take_sequences.sql does, if the head is still the expected one
+-- (core/log/known_heads.py).  If another publish has moved the head, or the shard is closed, the statement fails
+-- with a division by zero, which rolls back the statements that were sent with it.
 -- parameters: shard_id int8, count int8, head int8, publish_time timestamptz
 UPDATE shards
 SET head = head + %(count)s / (open AND head = %(head)s AND last_publish_time <= %(publish_time)s)::int4,

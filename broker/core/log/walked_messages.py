@@ -1,4 +1,4 @@
-"""Reading what is meant of the logs of a subscription, step by step (G2)."""
+"""Reads the selected messages from the logs of a subscription, step by step (G2)."""
 
 from typing import Any
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from secrets import randbits
 
 _RANDOM_BITS = 12
-_PARTS_APART = 1024  # an attempt has at most 1,000 messages, so as many parts
+_PARTS_APART = 1024  # an attempt has at most 1,000 messages, and so at most 1,000 parts
 _EPOCH = datetime(2025, 1, 1, tzinfo=UTC)  # 51 bits of microseconds last until 2096
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -1,8 +1,8 @@
-"""The database's time, without asking it each time.
+"""The time of the database, without a query for each use.
 
-Every process hands `now` to its statements; a process with a wrong wall clock would end ack deadlines early or drag
-a shard's time away.  So each tracks the offset to the database's of a clock of its own that nobody sets, and that
-goes on while the machine is suspended: the deadlines in the database do, too.
+Every process passes `now` to its statements.  With a wrong wall clock it would end ack deadlines early, or advance
+the time of a shard.  So each process tracks the offset between the database's clock and a local clock that nothing
+sets, and that continues while the machine is suspended, as the deadlines in the database do.
 """
 
 import logging
@@ -15,17 +15,17 @@ from typing import NamedTuple
 from broker.db.driver.database import Database
 
 _SAMPLES, _MOST_SAMPLES = 3, 12
-_GOOD_SECONDS = 0.02  # of a round trip; after such a one no more than the first samples are taken
-_MOST_SECONDS = 5.0  # past which no more are
-_STEP_SECONDS = 1.0  # that an operator should hear of
-_DRIFT = 1e-4  # by which two machines' clocks differ a second, at most
-_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # of Linux; the other stands still meanwhile
+_GOOD_SECONDS = 0.02  # of a round trip; after one so short only the first samples are taken
+_MOST_SECONDS = 5.0  # after which no more samples are taken
+_STEP_SECONDS = 1.0  # a step of the clock from which on it is reported
+_DRIFT = 1e-4  # the most by which the clocks of two machines drift apart, per second
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the former counts suspended time, on Linux
 
 
 logger = logging.getLogger(__name__)
 
 
-seconds_since_boot = partial(time.clock_gettime, _BOOT_CLOCK)  # with those for which the machine was suspended
+seconds_since_boot = partial(time.clock_gettime, _BOOT_CLOCK)  # including suspended time
 
 
 class DatabaseClock:

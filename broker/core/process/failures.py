@@ -1,4 +1,4 @@
-"""What the log says of work that fails and is tried again: once, and not of what passes by itself."""
+"""Logs failures of work that is retried: once each, and not if they pass by themselves."""
 
 import logging
 
@@ -6,7 +6,7 @@ from broker.model.errors import Aborted, BrokerError, Unavailable
 from broker.observability.log import reason
 from broker.observability.state_changes import StateChanges
 
-PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
+PASSING_SECONDS = 5.0  # shorter failures that may pass by themselves are not logged
 
 
 def report_failure(

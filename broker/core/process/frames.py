@@ -1,4 +1,4 @@
-"""What a broker and the processes that do for it what could cost much tell each other: a length, then so much."""
+"""The framing of messages between a broker and its helper processes: a length, then that many bytes."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The part of a retry delay that is left to chance, so that what failed together is not retried together."""
+"""The random part of a retry delay, so that what failed together is not retried together."""
 
 import random
 from collections.abc import Callable

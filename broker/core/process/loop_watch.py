@@ -1,9 +1,9 @@
-"""How late the event loop is: what a call waits for before anything is done for it; and what would make it so.
+"""Measures the delay of the event loop, and runs the garbage collector so that its pauses stay short.
 
-Python looks for cycles among what is young once 50,000 more objects were made than freed (cli/server/worker.py).
-Where thousands of calls that waited end while as many begin that takes long to come, and what is young becomes
-millions: one check is a tenth of a second then, in which nobody is answered (M1).  So there is one ten times a
-second, and one at all else once a minute.
+Python searches the young generation for cycles when 50,000 more objects were created than freed
+(cli/server/worker.py).  If thousands of waiting calls end while as many begin, this threshold is reached late, and
+the young generation grows to millions of objects: one collection then takes a tenth of a second, in which nothing
+is answered (M1).  So the younger generations are collected ten times a second, and all objects once a minute.
 """
 
 import asyncio

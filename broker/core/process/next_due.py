@@ -1,4 +1,4 @@
-"""When the next message that waits is due, as far as this process knows."""
+"""When the next waiting message is due, as far as this process knows."""
 
 import asyncio
 from datetime import datetime
@@ -9,7 +9,7 @@ class NextDue:
 
     def __init__(self) -> None:
         self._notified = asyncio.Event()
-        self._until: datetime | None = None  # what is waited for; None: nothing is
+        self._until: datetime | None = None  # the time that is awaited; None: none
 
     def notify(self, due_at: datetime) -> None:
         """Notes that a message is due at this time."""

@@ -1,4 +1,4 @@
-"""A process beside the broker, for what could take its time or memory: it is asked, and ended when that fails."""
+"""A helper process for work that could take too much time or memory.  It is ended when a request to it fails."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from contextlib import suppress
 from broker.core.process.frames import LENGTH, frame
 from broker.model.errors import Unavailable, os_reason
 
-ENDING_SECONDS = 2.0  # of a process, between the end of its pipe and its own
+ENDING_SECONDS = 2.0  # for the process to end after its pipe was closed
 
 
 class Died(Exception):
@@ -58,7 +58,7 @@ class ProcessApart:
             await self.end()
             raise Died(process.returncode) from error
         except asyncio.CancelledError:
-            await self.end()  # it would answer the next with this one's answer
+            await self.end()  # otherwise it would return this answer for the next request
             raise
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Trying again what lost against a concurrent change."""
+"""Retries transactions that lost against a concurrent change."""
 
 import time
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Runs the loops that nobody calls: starts them, restarts them when they fail, stops them."""
+"""Runs background loops: starts them, restarts them when they fail, and stops them."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from broker.observability.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
 
-_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 1.0  # all wait for the database, and must not for long after it
+_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 0.1, 1.0  # short, because loops wait for the database
 _HEALTHY_SECONDS = 30.0
 _KIND = "background workers"
 
@@ -68,7 +68,7 @@ class Supervisor:
     async def _keep_running(self, name: str, worker: Worker) -> None:
         loop = asyncio.get_running_loop()
         delay = _FIRST_DELAY_SECONDS
-        failing_since: float | None = None  # without the time of an excuse
+        failing_since: float | None = None  # excluding excused time
         while True:
             started = loop.time()
             healthy = loop.call_later(worker.healthy_seconds, self._works, name)

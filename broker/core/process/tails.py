@@ -1,10 +1,10 @@
-"""Who watches what is published, or written into a journal: the open tails of this process (F3).
+"""The open tails of this process, which watch what is published, or written into a journal (F3).
 
-    a publish, here or elsewhere ──wake-up of its shard──► the tails of the topic look into the log
-    a change of a subscription ──► the tails of its journal look whether they may go on
+    a publish, here or elsewhere ──wake-up of its shard──► the tails of the topic read the log
+    a change of a subscription ──► the tails of its journal check whether they may continue
 
-A publish pays a look into an empty dictionary.  Tails are bounded, in a process and of a project, and shared by
-project (fairness/shared_capacity.py).
+A publish costs a lookup in an empty dictionary if there are no tails.  The number of tails is bounded for a process
+and for a project, and projects share it (fairness/shared_capacity.py).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A parent for the tasks that the runtime starts on demand (flushes, claims), and a wait for what they bring."""
+"""A parent for the tasks that are started on demand (flushes, claims), and a wait for their results."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""Publisher.Publish."""
+"""Publisher.Publish over gRPC."""
 
 from typing import Any
 

@@ -270,7 +270,7 @@ class Preparation:
                 raise
             except BrokerError as error:
                 refused[index] = error
-            except Exception as error:  # or the message would block all others for ever
+            except Exception as error:  # otherwise the message would block all others for ever
                 refused[index] = Internal(reason(error))
         good = [index for index in range(len(messages)) if index not in refused]
         if not good:

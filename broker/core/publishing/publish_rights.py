@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-# Given a project and the name of a topic.  Raises PermissionDenied; Unavailable: that cannot be known now.
+# Parameters: a project and the name of a topic.  Raises PermissionDenied, or Unavailable if the rights are not
+# known.
 CheckPublisher = Callable[[str, str], Awaitable[None]]
 
 

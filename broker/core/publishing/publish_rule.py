@@ -1,6 +1,6 @@
-"""The seam by which a feature has its say in a publish.
+"""The interface through which a feature takes part in a publish.
 
-A feature registers one `PublishRule` for the property of topics that belongs to it.  The rule runs for topics that
+A feature registers one `PublishRule` for the property of topics that it implements.  The rule runs for topics that
 have the property, at the entry points where the property applies (core/publishing/publishing_rules.py).  It refuses
 messages, or changes how they are stored.
 """

@@ -1,4 +1,4 @@
-"""Publisher.Publish."""
+"""Publisher.Publish over REST."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from broker.model.errors import BrokerError, InvalidArgument
 from broker.model.message import NewMessage
 from broker.model.publish_limits import MAX_MESSAGES
 
-_WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is asked whether it would be refused
+_WORTH_A_CHECK = 4096  # bytes; decoding smaller bodies is faster than checking them first
 
 
 async def publish(service: PublishService, call: Call) -> bytes:
@@ -41,7 +41,7 @@ class PublishRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
 
 
 MAX_TOKENS = 500_000  # 1,000 messages with 100 attributes each have 310,000
-_MAX_OBJECTS = 4 * MAX_MESSAGES  # twice as many as messages and their attributes: fewer are counted one by one
+_MAX_OBJECTS = 4 * MAX_MESSAGES  # twice the messages and their attributes; fewer objects are counted one by one
 _decoder = msgspec.json.Decoder(PublishRequest)
 _encode = msgspec.json.Encoder().encode
 
@@ -71,7 +71,7 @@ def decode_large_publish(body: bytes) -> Steps[list[NewMessage]]:
     try:
         messages = decode_publish(rest)
         _put_in(messages, texts)
-    except (InvalidArgument, LookupError):  # a long text is in a wrong place: as a whole it says which
+    except (InvalidArgument, LookupError):  # a long text is in a wrong place; decoding the whole body shows where
         yield len(body)
         return decode_publish(body)
     return messages

@@ -1,4 +1,4 @@
-"""The rows of calls: publishing messages."""
+"""Rows of the table of calls for publishing messages."""
 
 from collections.abc import Sequence
 from functools import partial

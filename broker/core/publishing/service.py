@@ -16,7 +16,7 @@ from broker.model.message_id import message_ids
 from broker.model.names import project_of
 from broker.observability.metrics.families import PUBLISH_REQUESTS
 
-if TYPE_CHECKING:  # OpenTelemetry is not imported where nothing is traced
+if TYPE_CHECKING:  # OpenTelemetry is imported only if tracing is enabled
     from broker.observability.tracing import Tracing
 
 _MOST_TRIES = 10  # of a publish to a topic that exists, and has new shards each time
@@ -114,7 +114,7 @@ class PublishService:
                 stored = await self._coalescer.publish_new(shard_id, batch, project=project, topic=topic)
                 return published_part(part, stored)
             appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic)
-        except NotFound:  # deleted, frozen or purged a moment ago; there may be a new topic of the name
+        except NotFound:  # deleted, frozen or purged a moment ago; a new topic may have the name
             if tries == _MOST_TRIES:
                 raise
         else:

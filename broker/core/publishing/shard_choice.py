@@ -1,14 +1,15 @@
-"""Which shard of its topic a publish without an ordering key goes to.
+"""Chooses the shard of a topic for a publish without an ordering key.
 
-A process stays with one while that has something to do, so that publishes go on sharing commits, and takes the next
-one when it is idle, or after so many messages: over a second all are used alike (docs/decisions/0051).
+A process stays with one shard while the shard is busy, so that publishes continue to share commits.  It takes the
+next one when the shard is idle, or after a number of messages, so that over a second all are used alike
+(docs/decisions/0051).
 """
 
 import random
 from collections.abc import Callable, Sequence
 
 _STAY_MESSAGES = 1_000
-_MAX_TOPICS = 10_000  # that are remembered
+_MAX_TOPICS = 10_000  # whose choice is remembered
 
 
 class ShardChoice:
@@ -19,7 +20,7 @@ class ShardChoice:
         self._is_busy = is_busy
         self._choices: dict[
             int, tuple[int, int]
-        ] = {}  # by topic: which of its shards, and messages that it may get
+        ] = {}  # by topic: the current shard, and how many more messages it may get
         self._first = random.getrandbits(30)  # processes begin with different ones
 
     def choose(self, topic_id: int, shard_ids: Sequence[int], count: int) -> int:

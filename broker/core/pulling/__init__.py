@@ -1,1 +1,1 @@
-"""Pull and StreamingPull: pulls that wait in a queue, and the flow control of streams."""
+"""Pull and StreamingPull: a queue of waiting pulls, and the flow control of streams."""

@@ -1,4 +1,5 @@
--- How many messages of each of some attempts are outstanding: neither acked nor nacked, their ack deadline not passed.
+-- Returns how many messages of each attempt are outstanding: neither acknowledged nor nacked, and within their ack
+-- deadline.
 -- parameters: shard_ids int8[], subscription_ids int8[], attempt_ids int8[], now timestamptz
 SELECT a.number, sum(bit_count(coalesce(substring(d.open FROM 1 FOR d.out_count), d.open)))::int8
 FROM unnest(%(shard_ids)s::int8[], %(subscription_ids)s::int8[], %(attempt_ids)s::int8[]) WITH ORDINALITY

@@ -1,10 +1,10 @@
-"""How much a stream takes before it has settled some (A7)."""
+"""The flow control of a stream: how much it may have outstanding (A7)."""
 
 from dataclasses import dataclass
 
 from broker.model.errors import InvalidArgument
 
-UNCOUNTED = 1_000_000  # messages; who allows so many might as well have no limit, and counting costs memory
+UNCOUNTED = 1_000_000  # messages; such a high limit is the same as none, and counting costs memory
 MAX_CLIENT_ID_LENGTH = 1_024  # characters; Google's clients send a UUID.  It is kept for as long as its keys are
 
 

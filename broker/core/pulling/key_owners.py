@@ -1,13 +1,14 @@
-"""The stream that had an ordering key last, so that the key's next messages go there as well (A6).
+"""Remembers the stream that last received an ordering key, so that it receives the next messages of the key (A6).
 
-This is a preference, not a promise: while the owner of a key has no room, or has left, another stream gets the key.
+This is a preference, not a guarantee: if the owner of a key has no capacity, or has left, another stream gets the
+key.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 
 from broker.model.delivery import Delivery
 
-MAX_KEYS = 10_000  # of a subscription; beyond that the keys that were noted first are forgotten
+MAX_KEYS = 10_000  # of a subscription; beyond that the oldest keys are forgotten
 
 
 class KeyOwners:

@@ -1,14 +1,17 @@
-"""Pulls: they are claimed for now, or parked until there is something (A7, C7).
+"""Pulls: messages are claimed for them now, or they wait until there are some (A7, C7).
 
-All pulls of a subscription in this process stand in one queue (pull_queue.py), which the scheduler claims for; each
-still gets a response, and an attempt, of its own.  A pull joins before its queue is looked at, so a wake-up between
-a claim and the wait for the next is never lost.
+All pulls of a subscription in this process are in one queue (pull_queue.py), for which the scheduler claims.  Each
+pull still gets a response and an attempt of its own.  A pull joins the queue before the queue is checked, so a
+wake-up between a claim and the wait for the next one is not lost.
 
-What may wait is bounded: pulls by number (one takes some 16 KB, most of it its connection), which projects and in
-them subscriptions share (shared_capacity.py); by time, since a pull that nobody got round to claiming for is
-refused; claims by leaving connections to publishes and acks; and answers, since nothing is claimed while slow
-readers hold as much as the process may hold for them.  Pulls that do not wait are counted apart: those that do
-leave them room.
+Waiting pulls are bounded in four ways:
+
+* By number (a pull takes about 16 KB, most of it for its connection).  Projects share the number, and subscriptions
+  share that of their project (shared_capacity.py).  Pulls that do not wait are counted separately, and those that
+  wait leave capacity for them.
+* By time: a pull is refused if no claim was made for it in time.
+* Claims leave connections for publishes and acks.
+* Nothing is claimed while slow readers hold as many bytes of responses as the process allows.
 """
 
 import asyncio
@@ -34,7 +37,7 @@ from broker.model.subscription import Subscription
 logger = logging.getLogger(__name__)
 
 MAX_WAITING_PULLS = 20_000
-CLAIM_SECONDS = 5.0  # within which a pull is being claimed for; see publish_coalescer.MAX_WAIT_SECONDS
+CLAIM_SECONDS = 5.0  # within which a claim for a pull begins; see publish_coalescer.MAX_WAIT_SECONDS
 
 
 class LongPoll:
@@ -108,7 +111,7 @@ class LongPoll:
     ) -> list[Delivery]:
         if subscription.pause is not None and not pull.wait:
             return []
-        if pull.wait and not self._is_current(subscription):  # it would not hear of that change any more
+        if pull.wait and not self._is_current(subscription):  # it would miss that change
             raise SubscriptionChanged
         queue = self._queue(subscription)
         queue.join(pull)
@@ -194,7 +197,7 @@ class LongPoll:
     def _forget(self, queue: PullQueue) -> None:
         if self._queues.get(queue.subscription.subscription_id) is queue:
             del self._queues[queue.subscription.subscription_id]
-            if self._by_name.get(queue.subscription.name) is queue:  # else a subscription made anew has the name
+            if self._by_name.get(queue.subscription.name) is queue:  # otherwise a new subscription has the name
                 del self._by_name[queue.subscription.name]
             self._scheduler.remove(queue)
 
@@ -202,7 +205,7 @@ class LongPoll:
         """Wait until there is an answer or the pull is parked."""
         await first_done(pull.answer, pull.parked, seconds=CLAIM_SECONDS)
         if not (pull.answer.done() or pull.parked.done()):
-            # Nobody got round to it in time; but if a claim for it is in flight, its outcome counts.
+            # There was no claim for it in time; but if one is in flight, its outcome counts.
             if queue.give_up(pull):
                 raise Unavailable("The database is slow, or too many pulls wait before this one; try again.")
             await asyncio.wait((pull.answer, pull.parked), return_when=asyncio.FIRST_COMPLETED)
@@ -226,7 +229,7 @@ class LongPoll:
             return pull.answer.result()
         if queue.leave(pull):
             return []
-        await asyncio.wait((pull.answer,))  # a claim for it is in flight, its outcome counts
+        await asyncio.wait((pull.answer,))  # a claim for it is in flight, and its outcome counts
         return pull.answer.result()
 
     async def _release_answer(self, subscription: Subscription, pull: WaitingPull) -> None:

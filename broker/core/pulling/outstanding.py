@@ -1,9 +1,9 @@
-"""What streams have been handed and have not settled: their flow control (A7).
+"""The outstanding messages of streams, for their flow control (A7).
 
-A message counts from when it is claimed for a stream until it is acked, nacked, or its ack deadline has passed.
-Acks and nacks that come to this process are told by its AckCoalescer.  What happens elsewhere (acks through another
-process, deadlines, seeks) is found by looking at the database, which only a stream that is full does, and the more
-seldom the less it finds.
+A message counts from when it is claimed for a stream until it is acknowledged or nacked, or its ack deadline has
+passed.  The AckCoalescer reports acks and nacks that this process receives.  Other changes (acks through another
+process, deadlines, seeks) are found by querying the database.  Only a stream whose window is full does so, and less
+often the less it finds.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from broker.model.delivery import Delivery
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two checks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back
-LEFT = timedelta(seconds=600)  # for which they may: no ack deadline is longer, unless somebody renews it
+LEFT = timedelta(seconds=600)  # for which they may: no ack deadline is longer unless it is extended
 
 
 class Window:
@@ -32,7 +32,7 @@ class Window:
         self.client_id = client_id
         self.messages = self.bytes = 0
         self.left_at: datetime | None = None  # when its stream ended
-        self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the messages that are out, by their ordinals
+        self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the outstanding messages, by their ordinals
         self._flow_control = flow_control
         self._changed = asyncio.Event()
         self._pause = SHORTEST_PAUSE_SECONDS

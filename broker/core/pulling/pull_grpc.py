@@ -1,4 +1,4 @@
-"""Subscriber.Pull."""
+"""Subscriber.Pull over gRPC."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,10 +1,10 @@
-"""The pulls of one subscription that wait, in the order in which they are served: a consumer of claims.
+"""The waiting pulls of one subscription, in the order in which they are served: a consumer of claims.
 
-joined ──a claim has something──► answered
-   │ every shard was looked at since then, in vain
-   ├──it does not wait──► answered with nothing
+joined ──a claim has messages──► answered
+   │ every shard was checked since then, without messages
+   ├──it does not wait──► answered without messages
    ▼
-parked ──a claim has something──► answered
+parked ──a claim has messages──► answered
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from broker.model.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, DeliveryRe
 from broker.model.names import project_of
 from broker.model.subscription import Subscription
 
-MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
-MAX_CLAIM_PULLS = 250  # and so many of them: with thousands each step of a claim has the event loop for long
-MAX_CLAIM_BYTES = 64_000_000  # which the pulls of a claim share, unless a single message is larger
-MAX_CLAIMS = 20  # of a pull, after which it need not look further though there is more to look at
+MAX_CLAIM_MESSAGES = 4_000  # messages that one claim serves at most; further pulls wait for the next claim
+MAX_CLAIM_PULLS = 250  # pulls that it serves: with thousands each step of a claim blocks the event loop
+MAX_CLAIM_BYTES = 64_000_000  # that the pulls of a claim share, unless a single message is larger
+MAX_CLAIMS = 20  # of a pull, after which it ends although more could be claimed
 
 
 class SubscriptionChanged(Exception):
@@ -135,7 +135,7 @@ class PullQueue:
         self._has_capacity = has_capacity
         self._idle = idle
         self._claims = 0  # begun so far
-        self._changed = False  # since the claim that is under way was begun
+        self._changed = False  # since the current claim began
         self._stopping = False
 
     def join(self, pull: WaitingPull) -> None:
@@ -189,7 +189,7 @@ class PullQueue:
             raise slow_readers(project_of(self.subscription.name))
         subscription = self.subscription
         owners = [pull.terms.owner for pull in self.serving]
-        ack_deadline = self.serving[0].terms.ack_deadline  # which is all of theirs
+        ack_deadline = self.serving[0].terms.ack_deadline  # the same for all of them
         if ack_deadline is None:
             ack_deadline = timedelta(seconds=subscription.ack_deadline_seconds)
         return claim_target(

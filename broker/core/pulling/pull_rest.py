@@ -1,4 +1,4 @@
-"""Subscriber.Pull."""
+"""Subscriber.Pull over REST."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -98,11 +98,11 @@ def encode_large_pull_response(subscription: Subscription, deliveries: Sequence[
         if body.endswith(b"]"):
             at -= 1
             _encode_into(received, body, at)
-            body[at] = _COMMA  # in place of both brackets
+            body[at] = _COMMA  # replaces both brackets
         else:
             _encode_into(received, body, at)
     body += b"}"
-    return cast(bytes, body)  # it is written, and that is all
+    return cast(bytes, body)  # the result is only written
 
 
 def _received(
@@ -118,8 +118,8 @@ def _received(
     attempt_number = delivery.attempt_number if subscription.shows_delivery_attempts else 0
     last: datetime | None = None
     text = ""
-    # One expression, no call a message but those of the two structs: a third of a pull's time is spent here.
-    # Messages that were published together have the very same time.
+    # One expression with no calls for a message but those of the two structs, because a third of a pull's time is
+    # spent here.  Messages that were published together share the same time object.
     return [
         ReceivedMessage(
             ack_id,

@@ -1,4 +1,4 @@
-"""Pull (A7): messages now, or as soon as there are some."""
+"""Implements Pull (A7): returns messages now, or as soon as there are some."""
 
 import asyncio
 import time
@@ -21,8 +21,8 @@ from broker.model.names import leaf, project_of
 from broker.model.subscription import Subscription
 from broker.observability.timing import timed
 
-# An empty answer comes so much before the caller's own deadline: a quarter of the time that there is, a second at
-# most.  Google's emulator answers 0.9 s before a deadline of 3 s.
+# An empty response is sent so long before the caller's own deadline: a quarter of the remaining time, and a second
+# at most.  Google's emulator responds 0.9 s before a deadline of 3 s.
 _AHEAD, _MOST_SECONDS_AHEAD = 0.25, 1.0
 
 

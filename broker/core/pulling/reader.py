@@ -1,11 +1,11 @@
-"""Who reads from subscriptions: pulls and streams, as their processes write them down (F3)."""
+"""Readers: the pulls and streams of subscriptions, as their processes report them (F3)."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
 WRITTEN_EVERY = timedelta(seconds=5)
-SHOWN_FOR = timedelta(seconds=15)  # after its process wrote it down last: that may have ended, or hang
+SHOWN_FOR = timedelta(seconds=15)  # since its process last wrote it: that process may have ended, or hang
 
 ReaderKind = Literal["PULL", "STREAMING_PULL"]
 

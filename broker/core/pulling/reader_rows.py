@@ -1,4 +1,4 @@
-"""Rows of `readers`: who pulls and streams, as each process last wrote it down (F3)."""
+"""Rows of `readers`: the pulls and streams that each process last reported (F3)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,12 +1,12 @@
-"""Who pulls and streams through this process, what each has out, and how fast it acks (F3).
+"""The readers of this process: their pulls and streams, outstanding messages, and speed of acks (F3).
 
     a pull, a stream ──handed out──► Reading ──acks of this process──► counts, and a sample of the times
                                         │
                                         └─ every five seconds ──► the table `readers`
 
-The hot path pays a check-up for each response and for each attempt of a batch of acks, and nothing for a message.
-What else becomes of messages (acks through other processes, nacks, deadlines, seeks) is found by looking at the
-database, for the oldest MAX_CHECKED of what is out.
+The hot path costs a lookup for each response and for each attempt of a batch of acks, and nothing for a message.
+Other changes of messages (acks through other processes, nacks, deadlines, seeks) are found by querying the
+database, for the oldest MAX_CHECKED outstanding messages.
 """
 
 import math
@@ -29,13 +29,13 @@ from broker.model.ack_id import AttemptName, attempt_name
 from broker.model.delivery import Delivery
 
 PASS_SECONDS = WRITTEN_EVERY.total_seconds()
-FORGOTTEN_SECONDS = 60.0  # after its last pull one that has nothing out is forgotten
-MAX_WRITTEN = 1_000  # readers of a process; those that have most out, if there are more
+FORGOTTEN_SECONDS = 60.0  # a reader without outstanding messages is forgotten so long after its last pull
+MAX_WRITTEN = 1_000  # readers of a process; if there are more, those with the most outstanding messages
 MAX_READERS = 20_000  # of a process; as many pulls and streams may wait
-MAX_ATTEMPTS = 100_000  # that are followed; some 30 MB
-MAX_CHECKED = 1_000  # attempts that a pass looks for in the database: some 10 ms
-_SAMPLES = 256  # of the times that acks take
-_PASSES = 12  # that the rate of acks is taken from: a minute
+MAX_ATTEMPTS = 100_000  # attempts that are tracked; about 30 MB
+MAX_CHECKED = 1_000  # attempts that a pass looks up in the database: about 10 ms
+_SAMPLES = 256  # times of acks
+_PASSES = 12  # by which the rate of acks is computed: a minute
 
 
 class Reading:
@@ -66,7 +66,7 @@ class Reading:
         self.address = address
         self.opened_at = self.used_at = now
         self.is_open = True  # of a stream: until it ends
-        self.outstanding = 0  # messages, of the attempts that are followed
+        self.outstanding = 0  # messages of the tracked attempts
         self.acked = 0
         self.seconds: deque[float] = deque(maxlen=_SAMPLES)
         self.history: deque[tuple[float, int]] = deque([(now, 0)], maxlen=_PASSES + 1)
@@ -110,7 +110,7 @@ class Readers:
         self._process = f"{socket.gethostname()}:{os.getpid()}"
         self._pulls: dict[tuple[int, str, str], Reading] = {}
         self._all: set[Reading] = set()
-        self._attempts: dict[AttemptName, _Attempt] = {}  # in the order of being handed out, or looked for
+        self._attempts: dict[AttemptName, _Attempt] = {}  # in the order in which they were delivered or looked up
         self._has_written = False
 
     def pulls(self, subscription_id: int, principal: str, address: str) -> Reading:
@@ -215,7 +215,7 @@ class Readers:
                 continue
             self._settle(name, attempt, max(attempt.left - count, 0))
             if attempt.left:
-                self._attempts[name] = self._attempts.pop(name)  # the others' turn
+                self._attempts[name] = self._attempts.pop(name)  # to the end, so that others are looked up next
 
     def _oldest(self) -> dict[Reading, float]:
         """Returns the time of the oldest outstanding delivery of each reader."""

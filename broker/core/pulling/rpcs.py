@@ -1,4 +1,4 @@
-"""The rows of calls: pulling messages, by single calls and by streams."""
+"""Rows of the table of calls for pulling messages, by single calls and by streams."""
 
 from collections.abc import Sequence
 from functools import partial

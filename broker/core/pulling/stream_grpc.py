@@ -1,10 +1,11 @@
-"""Subscriber.StreamingPull: two directions, each a task, which end together.
+"""Subscriber.StreamingPull over gRPC: two directions, one task for each, which end together.
 
     requests ──acks, deadlines──► confirmations (exactly-once delivery only) ──┐
                                                                                ├──► responses
     messages, as far as the flow control allows ───────────────────────────────┘
 
-The client's half-close ends the stream well; whatever else ends it is a status.  Google's clients open it again.
+The client's half-close ends the stream successfully; any other end has an error status.  Google's clients then open
+the stream again.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from broker.core.pulling.stream_service import MessageStream, StreamingPullServi
 from broker.model.errors import InvalidArgument
 from broker.model.resource_limits import check_stream_ack_deadline
 
-KEEP_ALIVE_VERSION = 1  # of the protocol, from which on clients expect an answer to their heartbeats
+KEEP_ALIVE_VERSION = 1  # of the protocol, from which on clients expect responses to their heartbeats
 ONLY_FIRST = ("max_outstanding_messages", "max_outstanding_bytes", "protocol_version")
 
 
@@ -139,7 +140,7 @@ class _Client:
             await self._apply(request)
             if self._expects_answers and not (request.ack_ids or request.modify_deadline_ack_ids):
                 await self._call.send(_response(self._stream).SerializeToString())
-        await sending.acquire()  # for good: nothing more is sent
+        await sending.acquire()  # never released: nothing more is sent
 
     async def _apply(self, request: Any) -> None:
         acknowledge, name = self._acknowledge, self._stream.subscription.name

@@ -1,4 +1,4 @@
-"""StreamingPull: messages as they come, for as long as the stream lasts (A7)."""
+"""Implements StreamingPull: delivers messages as they come, until the stream ends (A7)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from broker.model.names import leaf, project_of
 from broker.model.subscription import Subscription
 from broker.observability.metrics.families import OPEN_STREAMS
 
-WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
-PATIENCE_SECONDS = 30.0  # with a database that is away; then the client may look for another broker
+WAIT_SECONDS = 60.0  # for the next message; then the stream asks again
+PATIENCE_SECONDS = 30.0  # with an unavailable database; then the client may connect to another broker
 _PAUSE_SECONDS = 1.0
-_QUOTA_SECONDS = 0.5  # the longest sleep for want of a quota: it may have been raised meanwhile
+_QUOTA_SECONDS = 0.5  # the longest sleep because of a quota, which may be raised meanwhile
 
 
 class StreamingPullService:
@@ -176,7 +176,7 @@ class MessageStream:
 
     async def _read_subscription(self) -> None:
         subscription = await pullable(self._parts.resources, self.subscription.name)
-        if subscription.subscription_id != self.subscription.subscription_id:  # deleted, and made anew since
+        if subscription.subscription_id != self.subscription.subscription_id:  # deleted and created again since
             raise NotFound(f"Subscription does not exist (resource={leaf(subscription.name)}).")
         self.subscription = subscription
         self.touch()
@@ -204,7 +204,7 @@ class MessageStream:
         """
         window, outstanding, key_owners = self._window, self._parts.outstanding, self._parts.long_poll.key_owners
         self._connection.close()
-        if self._counts[OPEN_STREAMS]:  # else the subscription is gone for so long that nothing is counted of it
+        if self._counts[OPEN_STREAMS]:  # otherwise the subscription is not counted any more
             self._counts[OPEN_STREAMS] -= 1
         outstanding.close(window)
         self._parts.readers.closes(self._reading)

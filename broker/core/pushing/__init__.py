@@ -1,1 +1,1 @@
-"""Push delivery: plans requests, sends them, settles messages, reports on endpoints."""
+"""Push delivery: plans requests, sends them, settles messages, and reports on endpoints."""

@@ -1,4 +1,4 @@
-"""One push subscription as this process delivers to it: what waits to be sent, what is out."""
+"""A push subscription as this process delivers to it: its buffered messages and outstanding requests."""
 
 import asyncio
 from collections import deque
@@ -20,13 +20,13 @@ from broker.model.names import project_of
 from broker.model.push_state import BreakerState
 from broker.model.subscription import Subscription
 
-# Messages are claimed for so long ahead of their sending, so that one claim serves many of them.
+# Messages are claimed so long before they are sent, so that one claim serves many of them.
 _AHEAD_SECONDS = 0.2
 _MAX_AHEAD = 500
-# What is claimed for an endpoint and not settled; one message may be larger.
+# The limit of claimed and unsettled messages of an endpoint; a single message may be larger.
 MAX_BYTES_HELD = 8_000_000
-IN_DOUBT = "in doubt"  # what is shared by project has it in place of one; none is called so
-MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
+IN_DOUBT = "in doubt"  # replaces the project where capacity is shared by project; no project has this name
+MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold the messages that were sent to them
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -100,8 +100,8 @@ class Flight:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     overdue: bool = False
-    leaving: bool = False  # its endpoint is gone: it has no slot any more, and little time
-    excused: bool = False  # it would be overdue, but its answer may not have been read yet
+    leaving: bool = False  # its endpoint is gone: it has no slot any more, and must end soon
+    excused: bool = False  # it is overdue, but its answer may not have been read yet
 
 
 @dataclass(eq=False, slots=True)
@@ -120,23 +120,23 @@ class Endpoint:
     bytes_held: int = 0
     asked: int = 0
     closed: bool = False  # nothing is claimed or sent any more
-    removed: bool = False  # and another endpoint of the subscription, here or in another process, has its place
-    suspended: bool = False  # nor now: the subscription has changed and is being read again
-    # Messages whose calls are overdue but still open: where they are out by now.
+    removed: bool = False  # replaced by another endpoint of the subscription, here or in another process
+    suspended: bool = False  # for now: the subscription has changed and is being read again
+    # Messages whose calls are overdue but still open: the attempts in which they are outstanding now.
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
-    reported_breaker: BreakerState = "closed"  # the state that was last written down
+    reported_breaker: BreakerState = "closed"  # the state that was last written
     claims_fail_since: float | None = None
     waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
-    slots: int | None = None  # how many it had when it wanted one more; None: as many as it wants
-    alarm_at: float = 0.0  # when it is to be looked at next although no answer came in; 0: no alarm is set
-    reported_no_slot: bool = False  # that it waits for one was written down
-    reported_at: float = 0.0  # when its state was last written down
-    waits_because: Over | None = None  # who has no room, when it was last looked
-    project: str = field(init=False)  # what runs out is shared by project
+    slots: int | None = None  # how many it had when it was refused one more; None: not limited
+    alarm_at: float = 0.0  # when it is checked next without an answer; 0: no alarm is set
+    reported_no_slot: bool = False  # whether its wait for a slot was written
+    reported_at: float = 0.0  # when its state was last written
+    waits_because: Over | None = None  # whose share was used up at the last check
+    project: str = field(init=False)  # capacity is shared by project
     origin: Origin = field(init=False)
-    payer: str = IN_DOUBT  # in whose turn what became of its requests is written: its project's, if it does well
-    reported_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
+    payer: str = IN_DOUBT  # whose turns are used to write its outcomes: its project's, if it works well
+    reported_waiting: int = 0  # outstanding requests that were last written because one takes long
 
     def __post_init__(self) -> None:
         self.project = project_of(self.subscription.name)
@@ -167,7 +167,7 @@ class Endpoint:
             has_some = self.buffer or self.flights or self.asked
             return 0 if has_some else min(1, self.health.available(now))
         available, waiting = self.health.available(now), len(self.buffer) + self.asked
-        if self.slots is not None:  # twice as many, to see whether there are more by now
+        if self.slots is not None:  # twice as many, to check whether there are more by now
             available = min(available, max(2 * self.slots - len(self.flights), 0))
         if self.subscription.extensions.push.digest is not None:
             return int(available > waiting)
@@ -183,7 +183,7 @@ class Endpoint:
         """
         if not held_up and not self.buffer:
             return None
-        if 0.0 < self.alarm_at <= now:  # since it was set: by now there may be room, which `opens_at` does not tell
+        if 0.0 < self.alarm_at <= now:  # by now there may be capacity, which `opens_at` does not show
             return now
         return now if held_up and self.wants(now) else self.health.opens_at(now)
 

@@ -1,4 +1,4 @@
-"""What the log, events, the API and the commands say about a push endpoint that fails."""
+"""Descriptions of a failing push endpoint for the log, events, the API and the commands."""
 
 from datetime import datetime
 

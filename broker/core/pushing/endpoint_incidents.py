@@ -1,6 +1,6 @@
-"""What the log says of push endpoints: which fail and why, which work again, which are paused.
+"""Logs the incidents of push endpoints: failures with their cause, recoveries, and pauses.
 
-An endpoint is named by its origin: path and query of a webhook's URL often are its password.
+An endpoint is identified by its origin, because the path and query of a webhook's URL often contain a secret.
 """
 
 import asyncio

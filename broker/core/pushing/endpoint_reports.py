@@ -1,4 +1,4 @@
-"""What is told of pushes: what `:pushFailures` and `:pushStatus` show, and what the log says of endpoints."""
+"""Reports on pushes: the data of `:pushFailures` and `:pushStatus`, and log lines about endpoints."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from broker.core.pushing.push_log import PushLog
 from broker.model.message_id import id_of
 from broker.model.push_state import WAIT_REPORTED_EVERY, PushFailure, PushState
 
-_LONG_SECONDS = SLOW_LATENCY  # a request that is out for longer is worth telling of
+_LONG_SECONDS = SLOW_LATENCY  # a request that is outstanding for longer is reported
 
 
 class EndpointReports:
@@ -115,7 +115,7 @@ class EndpointReports:
             is_idle = is_idle and endpoint.claims_fail_since is None
             if endpoint.failing.ends_idle(now, is_idle=is_idle):
                 options = endpoint.subscription.extensions.push
-                # It is not known whether the endpoint works by now: it begins with one request.
+                # It is not known whether the endpoint works again, so it starts with one request.
                 endpoint.health = EndpointHealth(options, now=loop_now, failures_before=1)
                 if was_reported:
                     self._incidents.nothing_left(endpoint)

@@ -1,4 +1,4 @@
-"""The push subscriptions that this process delivers to, kept as they are in the database."""
+"""The push subscriptions that this process delivers to, synchronized with the database."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,8 +24,8 @@ from broker.model.push_state import PushState
 from broker.model.subscription import Subscription
 
 _PAGE = 500  # subscriptions that one statement reads
-_READ_ALL_SECONDS = 30.0  # how late a change is whose notification was lost
-_SPACING_SECONDS = 1.0  # between two readings of all
+_READ_ALL_SECONDS = 30.0  # the delay of a change whose notification was lost
+_SPACING_SECONDS = 1.0  # between two reads of all
 
 
 class Endpoints:
@@ -65,8 +65,8 @@ class Endpoints:
         self._gone, self._watch_of = gone, watch_of
         self._endpoints: dict[int, Endpoint] = {}
         self._by_name: dict[str, Endpoint] = {}
-        self._awaited: dict[str, list[Endpoint]] = {}  # removed, and not gone: what is out goes on
-        self._memory = Memory()  # of all
+        self._awaited: dict[str, list[Endpoint]] = {}  # removed, with outstanding requests that continue
+        self._memory = Memory()  # of all endpoints
         self._memories: WeakValueDictionary[str, Memory] = WeakValueDictionary()  # by project
         self._changed: set[str] = set()
         self._read_all, self._read_at, self._spacing = True, 0.0, 0.0
@@ -86,7 +86,7 @@ class Endpoints:
             self._changed.add(name)
             if name in self._by_name:
                 self._by_name[name].suspended = True
-        else:  # a topic's retention and its end concern many
+        else:  # a change or deletion of a topic concerns many
             self._read_all = True
         self._something.set()
 
@@ -94,7 +94,7 @@ class Endpoints:
         """Follow the changes, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            if not self._changed:  # else reading has failed
+            if not self._changed:  # otherwise the read has failed
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(self._next_reading):
                         await self._something.wait()
@@ -122,7 +122,7 @@ class Endpoints:
                     states = await self._read_states(connection, list(found.values()))
             except BaseException:
                 self._changed.update(names)
-                self._something.set()  # they are suspended until they are read: as soon as `run` is started again
+                self._something.set()  # they are suspended until they are read, once `run` is started again
                 raise
             for name in names:
                 self._update(name, found.get(name), states)
@@ -141,7 +141,7 @@ class Endpoints:
     async def _follow_all(self) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        self._read_all = False  # what changes from now on is read again
+        self._read_all = False  # later changes are read again
         found: set[int] = set()
         names: set[str] = set()
         last, more = 0, True
@@ -164,10 +164,10 @@ class Endpoints:
         self._read_at = loop.time()
         self._spacing = _SPACING_SECONDS + 10 * (
             self._read_at - started
-        )  # many topics may be made one after another
+        )  # many topics may be created one after another
 
     def _update(self, name: str, subscription: Subscription | None, states: Mapping[int, PushState]) -> None:
-        if name in self._changed:  # again, since it was read
+        if name in self._changed:  # changed again since it was read
             return
         known, as_read = self._by_name.get(name), subscription
         if subscription is None or not subscription.is_push or not self._owns(subscription.subscription_id):
@@ -194,7 +194,7 @@ class Endpoints:
     def _is_held(self, subscription: Subscription, known: Endpoint | None) -> bool:
         """Whether its requests cannot be signed for want of a key; that is checked again at each reading."""
         why = self._why_no_token() if subscription.push_config.oidc_token is not None else ""
-        if known is None or known.suspended or known.subscription != subscription:  # it is made anew then
+        if known is None or known.suspended or known.subscription != subscription:  # then it is created again
             try:
                 opened(subscription, self._secrets)
             except CannotOpen as error:
@@ -220,7 +220,7 @@ class Endpoints:
         if is_another or old.shard_ids != subscription.shard_ids:
             if is_another:
                 self._incidents.replaced(endpoint, subscription)
-            self._remove(endpoint)  # the new one has a health of its own, but knows of its origin
+            self._remove(endpoint)  # the new one has its own health, and the known state of its origin
             self._add(subscription, self._watch_of(None) if is_another else endpoint.failing)
             return
         endpoint.suspended = False
@@ -248,7 +248,7 @@ class Endpoints:
             if subscription is None or not _is_of(endpoint, subscription):
                 self._gone(endpoint)
             elif endpoint.flights or endpoint.late_flights:
-                still.append(endpoint)  # paused, or another process's
+                still.append(endpoint)  # paused, or owned by another process
         if still:
             self._awaited[name] = still
 

@@ -1,8 +1,8 @@
-"""What is known of origins in trouble, so that a new subscription, or a new push config, begins with it (M1).
+"""Remembers origins in trouble, so that a new subscription, or a new push config, starts with their state (M1).
 
-Only what any path of an origin meets counts: connections that are refused, and requests that get no answer.  An
-answer of any status ends a trouble: what one path, or one token, is told says nothing of the others.  Each project
-has its own knowledge, so nobody can make another's endpoint look bad.
+Only failures that any path of an origin would have count: refused connections, and requests without an answer.  An
+answer of any status ends the trouble, because the answer to one path or one token says nothing about others.  Each
+project has its own state, so that no project can make the endpoint of another look unhealthy.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from broker.core.pushing.client.target import Origin
 
 _MAX_KEPT = 10_000
-_KEPT_SECONDS = 600.0  # after the last sign of a trouble
+_KEPT_SECONDS = 600.0  # after the last sign of trouble
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Pauses that pushing itself begins: an endpoint wants no more pushes, or the broker may not push to it."""
+"""Pauses that the broker begins itself: an endpoint asks for no more pushes, or the broker may not push to it."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from broker.core.pushing.health.endpoint_health import GONE_AFTER
 from broker.model.errors import BrokerError
 from broker.model.pause import gone_reason, withheld_reason
 
-_AGAIN_SECONDS = 1.0  # after a pause that the database did not take
+_AGAIN_SECONDS = 1.0  # after a pause that could not be written to the database
 
 
 class PushPauses:

@@ -1,7 +1,7 @@
-"""What push asks of the claims, for each endpoint, and where what they bring goes: the first of push's two stages.
+"""Requests claims for each endpoint, and buffers the claimed messages: the first of the two stages of push.
 
-The scheduler (core/claiming/claim_scheduler.py) claims when there may be something and the endpoint has room; the
-sender does the rest.  When a request has ended there may be room for what there was none for (A8, B2, B5).
+The scheduler (core/claiming/claim_scheduler.py) claims when there may be messages and the endpoint has capacity;
+the sender does the rest.  The end of a request may free capacity that was missing before (A8, B2, B5).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class PushPlanner:
         self._scheduler = scheduler
         self._incidents = incidents
         self._consumers: dict[Endpoint, _EndpointConsumer] = {}
-        self.sender: PushSender  # set by whoever connects the two
+        self.sender: PushSender  # set when the two are connected
 
     def add(self, endpoint: Endpoint) -> None:
         """Adds an endpoint that is new, or was changed, and checks all of it."""
@@ -34,7 +34,7 @@ class PushPlanner:
         if consumer is None:
             consumer = self._consumers[endpoint] = _EndpointConsumer(endpoint, self.sender, self._incidents)
         self._scheduler.add(consumer)
-        self.sender.pump(endpoint)  # what waited while it was being read
+        self.sender.pump(endpoint)  # messages that waited while it was being read
 
     def remove(self, endpoint: Endpoint) -> None:
         """Ends the claims for an endpoint, and releases what was not sent."""
@@ -88,7 +88,7 @@ class _EndpointConsumer:
             now,
             requests=(request,),
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds + DEADLINE_MARGIN_SECONDS),
-            max_run=1,  # one request of a key is out at a time
+            max_run=1,  # one outstanding request of a key at a time
             digest=digest,
             includes_due=due,
             wants_next=True,
@@ -101,7 +101,7 @@ class _EndpointConsumer:
         endpoint.asked -= _push_batches(target)
         [deliveries] = answer.claimed.deliveries
         if deliveries:
-            # Their ack deadline counts from the claim at the soonest; one that took long leaves them a little time.
+            # Their ack deadline starts no earlier than the claim; a claim that took long leaves them little time.
             latest = asyncio.get_running_loop().time() - MAX_BUFFERED_SECONDS / 2
             due_at = answer.begun_at + target.ack_deadline.total_seconds()
             endpoint.accept(deliveries, max(answer.begun_at, latest), due_at=due_at)

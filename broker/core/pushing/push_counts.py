@@ -1,4 +1,4 @@
-"""What is counted of pushes: what is sent, and how requests end."""
+"""Counts pushes: requests that are sent, and their outcomes."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""What became of the pushes of this process: kept in memory, and written down together once a second.
+"""The outcomes of the pushes of this process: kept in memory, and written together once a second.
 
-A push that fails costs no statement, however many fail; what is kept is bounded, and so is what is written.
+A failed push costs no statement, however many fail.  The records in memory and those that are written are bounded.
 """
 
 from collections import deque

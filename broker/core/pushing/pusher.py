@@ -1,4 +1,4 @@
-"""Push in this process: its parts, connected."""
+"""Builds and connects the parts of push delivery in this process."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,7 +33,7 @@ from broker.model.push_state import PushTest
 from broker.model.subscription import Subscription
 
 LOG_INTERVAL_SECONDS = 1.0
-GRACE_SECONDS = 2.0  # for requests that are out when the broker stops
+GRACE_SECONDS = 2.0  # for requests that are outstanding when the broker stops
 
 
 class Pusher:

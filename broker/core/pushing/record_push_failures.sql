@@ -1,4 +1,5 @@
--- The lock, as in write_push_states.sql.
+-- Inserts failed push attempts.  The lock prevents subscriptions from being deleted meanwhile, as in
+-- write_push_states.sql.
 WITH known AS (
     SELECT subscription_id
     FROM subscriptions

@@ -1,12 +1,12 @@
-"""Sends what was claimed: each request on its own, and what becomes of it.
+"""Sends claimed messages, each request independently, and settles them by the outcome.
 
 buffered ──available──► out ──success──► acknowledged
     │               ├──anything else──► nacked
     │               └──no answer within the ack deadline──► nacked, and acknowledged by a late success
     └──the endpoint is given up, or denied, or it took too long──► released: due at once, the attempt not counted
 
-An endpoint that is gone (its subscription is deleted, or pushed elsewhere) has no slots: what is out to it gets
-LEAVING_SECONDS more to succeed, and is released then.
+An endpoint that is gone (its subscription was deleted, or is pushed to another endpoint) has no slots.  Its
+outstanding requests have LEAVING_SECONDS to succeed, and their messages are released then.
 """
 
 import asyncio
@@ -32,20 +32,21 @@ from broker.model.push_config import query_of
 from broker.model.push_state import MAX_EXCERPT
 from broker.model.subscription import Subscription
 
-# A claim's ack deadline is longer than a request may take, by the time that what is claimed may wait to be sent.
+# The ack deadline of a claim exceeds the timeout of a request by the time for which claimed messages may wait.
 MAX_BUFFERED_SECONDS = 2.0
 DEADLINE_MARGIN_SECONDS = 4.0
-_LATE_DEADLINES = 3  # a call stays open for so many ack deadlines in all, at most 600 s
+_LATE_DEADLINES = 3  # a call stays open for so many ack deadlines in total, at most 600 s
 _MAX_CALL_SECONDS = 600.0
-# A deadline noticed so late means that this process stood still: answers may have come that are not read yet.
+# A deadline that is noticed so late means that this process was suspended: there may be answers that are not read
+# yet.
 _STOOD_STILL_SECONDS = 0.5
 _READING_SECONDS = 0.1
 _MAX_LATE_CALLS = 32  # of an endpoint
 _MAX_LATE_CALLS_OF_ALL = 1_000
-# A change of the endpoint delivers little twice, and an endpoint that hangs holds nothing up for long.
+# Short, so that a change of the endpoint causes few duplicates, and an endpoint that hangs delays nothing for long.
 LEAVING_SECONDS = 2.0
 _MAX_LEAVING = 1_000  # of a process
-_PAUSE_WITH_BUFFER_SECONDS = 1.0  # what is claimed waits for an endpoint that may be tried again so soon
+_PAUSE_WITH_BUFFER_SECONDS = 1.0  # claimed messages wait for an endpoint that may be tried again this soon
 
 
 class PushSender:
@@ -98,7 +99,7 @@ class PushSender:
             return
         first = endpoint.buffer[0]
         if now - first.claimed_at > MAX_BUFFERED_SECONDS or now > first.due_at:
-            self.give_back(endpoint)  # it might be due before the request ends, or is since we were stopped
+            self.give_back(endpoint)  # it may be due before the request ends, or has been since the broker stopped
         elif not endpoint.health.available(now):
             self._wait_for_capacity(endpoint, now)
         elif (slot := self._turns.take_slot(endpoint, now)) is not None:
@@ -157,7 +158,7 @@ class PushSender:
 
     async def _fly(self, endpoint: Endpoint, flight: Flight) -> None:
         outcome: Outcome | None = (
-            None  # if the broker stops, the call was overdue for too long, or a fault of ours: it falls due
+            None  # if the broker stops, if the call was overdue for too long, or on an internal error
         )
         try:
             if why := self._why_not(endpoint.subscription):
@@ -291,7 +292,7 @@ class PushSender:
             _keep_open(flight, late_calls, most)
         pause = flight.health.failed(flight.attempt, loop.time(), fault_of(None))
         self._settlement.nack(endpoint, flight.push_batch.items, PUSH_TIMEOUT, pause)
-        if not pause.counts_for_message:  # else only this message hangs
+        if not pause.counts_for_message:  # otherwise only this message hangs
             self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
         self._reports.failed(endpoint, flight, loop.time(), flight.push_batch.items, pause, status=None, detail=why)
@@ -328,7 +329,7 @@ class PushSender:
         if opens_at is not None:
             if opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
                 self.give_back(endpoint)
-            elif not now < endpoint.alarm_at <= opens_at:  # else an alarm is set that rings in time
+            elif not now < endpoint.alarm_at <= opens_at:  # otherwise an alarm is set that is early enough
                 endpoint.alarm_at = opens_at
                 self._ended(endpoint)
 
@@ -367,7 +368,7 @@ def explain(subscription: Subscription, outcome: Answer | Unreachable, token: st
     """Returns the status (None: there was no answer) and the detail, without secrets that the endpoint repeats."""
     status = outcome.status if isinstance(outcome, Answer) else None
     detail = outcome.body.decode("utf-8", "replace") if isinstance(outcome, Answer) else outcome.reason
-    # Some endpoints repeat in their answers what they were sent.
+    # Some endpoints repeat the request in their answers.
     for secret in filter(None, (query_of(subscription.push_config.endpoint), token)):
         detail = detail.replace(secret, "…")
     return status, detail[:MAX_EXCERPT]

@@ -1,4 +1,4 @@
-"""What became of pushed messages, written down many at a time: acks, nacks, and what was not sent after all."""
+"""Writes the outcomes of pushed messages in batches: acks, nacks, and releases of messages that were not sent."""
 
 import asyncio
 import logging
@@ -14,8 +14,8 @@ from broker.model.ack_id import AttemptName
 from broker.model.errors import BrokerError, Unavailable
 from broker.model.journal import PUSH, Attribution
 
-_AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
-_MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
+_AWAY_SECONDS = 0.5  # after which acks that could not be written are written again
+_MAX_KEPT = 100_000  # attempts whose acks wait for the database; further ones are delivered again
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Settlement:
 
     def __init__(self, coalescer: AckCoalescer) -> None:
         self._coalescer = coalescer
-        self._outcomes: dict[tuple[str, int], _Outcomes] = {}  # by project and shard: those that are being written
+        self._outcomes: dict[tuple[str, int], _Outcomes] = {}  # by project and shard: being written
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
 
@@ -130,7 +130,7 @@ class Settlement:
         )
         for (attribution, acks), outcome in zip(
             taken.acks.items(), ended, strict=False
-        ):  # those of deadlines follow
+        ):  # the changes of deadlines follow
             if isinstance(outcome, Unavailable):
                 self._take_back(project, outcomes.acks.setdefault(attribution, {}), acks)
         for outcome in ended:

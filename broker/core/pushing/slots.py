@@ -1,15 +1,17 @@
-"""Slots for requests: who gets one of the so many that a process may have open (M1).
+"""Slots: which endpoint gets one of the requests that a process may have open (M1).
 
-They are shared by project, then by subscription (fairness/shared_capacity.py).  These rules are push's own:
+Slots are shared by projects, and within a project by subscriptions (fairness/shared_capacity.py).  Push adds these
+rules:
 
-* Endpoints that do not do well, or of which that is not known yet, are *in doubt*.  In a project they share a part,
-  and so leave room for those that do well: a hundred new subscriptions of a host that hangs do not stop their
-  neighbours.  The same of all projects together, by origin: project names cost nothing.
+* Endpoints that do not work well, or of which this is not known yet, are *in doubt*.  In a project they share a
+  part of the slots, and so leave capacity for healthy ones: a hundred new subscriptions of a host that hangs do not
+  stop their neighbours.  The same applies to all projects together, by origin, because any number of project names
+  can be made up.
 * Once half of all slots are taken, an endpoint in doubt has one request open at a time until it has answered, and
-  one that takes seconds for an answer may have fewer by as many times as it takes seconds, down to one.  While
-  there is room each may use that like any other.
-* Who has none open, and finds no room, gets one of a reserve: requests that are out are never cut, so there must be
-  something for whoever comes when endpoints that did well all hang at once.
+  one that takes seconds to answer has its number of requests divided by these seconds, down to one.  While there is
+  capacity, each may use it like any other endpoint.
+* An endpoint without an open request that finds no capacity gets a slot from a reserve.  Open requests are never
+  cut off, so there must be slots for other endpoints when healthy ones all hang at once.
 """
 
 from broker.core.pushing.endpoint import IN_DOUBT, Endpoint, Slot
@@ -17,7 +19,7 @@ from broker.core.pushing.health.endpoint_health import SLOW_LATENCY
 from broker.fairness.shared_capacity import Over, Path, SharedCapacity
 
 MAX_OPEN_REQUESTS = 4_000  # of a process
-FIRST_REQUESTS = 500  # and so many more: the reserve
+FIRST_REQUESTS = 500  # the reserve, in addition
 
 
 class PushSlots:

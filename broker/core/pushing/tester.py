@@ -1,4 +1,4 @@
-"""One message to an endpoint at somebody's wish, to see what it answers: nothing is claimed, counted or settled."""
+"""Sends one message to an endpoint on request and returns the answer.  Nothing is claimed, counted or settled."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from broker.model.names import leaf
 from broker.model.push_state import PushTest
 from broker.model.subscription import Subscription
 
-MAX_TESTS = 20  # at a time, of a process; of a subscription one
+MAX_TESTS = 20  # at a time in a process; one of a subscription
 _MAX_SECONDS = 30.0  # or the ack deadline, if that is less
-_SHARD_ID = 0  # which no message has
+_SHARD_ID = 0  # no message has this shard
 
 
 class PushTester:

@@ -1,3 +1,4 @@
+-- Deletes all but the newest `kept` failures of each subscription.
 DELETE FROM push_failures AS f
 USING (
     SELECT

@@ -1,4 +1,4 @@
-"""Whose turn it is to send: endpoints take turns, a request at a time; who gets no slot waits for one."""
+"""Turns of endpoints to send, one request at a time.  An endpoint without a slot waits for one."""
 
 import asyncio
 from collections import Counter
@@ -12,13 +12,13 @@ from broker.fairness.fair_turns import URGENT_TURNS
 from broker.fairness.shared_capacity import Over
 from broker.fairness.turn_counts import TurnCounts
 
-# Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew; and claims go
-# on.  With 64 the last of 10,000 subscriptions was claimed for after 880 ms, with 16 after 620; with 8 a backlog to
-# one endpoint takes an eighth longer.
+# Not too many at once, so that fast endpoints can answer meanwhile and reuse their connections, and claims
+# continue.  With 64 the last of 10,000 subscriptions was claimed for after 880 ms, with 16 after 620; with 8 a
+# backlog to one endpoint takes an eighth longer.
 _STARTS_AT_ONCE = 16
-# How often those are looked at that wait for slots, and by how much more seldom for each of them.
+# How often endpoints that wait for slots are checked, and by how much less often for each of them.
 _CHECK_SECONDS, _CHECK_SECONDS_EACH = 0.05, 0.0001
-_URGENT_CHECKED = 8  # urgent ones that wait, for each slot that comes back; the others are looked at with all
+_URGENT_CHECKED = 8  # waiting urgent endpoints checked for each slot that is returned; others are checked with all
 
 
 class Turns:
@@ -36,10 +36,10 @@ class Turns:
         self._slots = slots
         self._start = start
         self._freed = freed
-        self._ready = UrgentFirst()  # have something to send
-        self._waiting: dict[Endpoint, None] = {}  # for a slot; the one that was looked at last at the end
-        self._urgent: dict[str, dict[Endpoint, None]] = {}  # of those that wait, by project
-        self._passed: Counter[str] = Counter()  # slots in a row that went to them, by project
+        self._ready = UrgentFirst()  # endpoints with messages to send
+        self._waiting: dict[Endpoint, None] = {}  # for a slot; the one that was checked last is at the end
+        self._urgent: dict[str, dict[Endpoint, None]] = {}  # the urgent ones of those that wait, by project
+        self._passed: Counter[str] = Counter()  # consecutive slots that urgent ones got, by project
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -143,7 +143,7 @@ class Turns:
                 self._waits_no_more(endpoint, now)
                 self._freed(endpoint)
             elif endpoint.buffer:
-                self._start(endpoint, now)  # which gives back what is too old
+                self._start(endpoint, now)  # it releases messages that are too old
         if not self._waiting:
             self._passed.clear()
         self._let_in_soon()

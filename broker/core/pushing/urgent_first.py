@@ -1,8 +1,8 @@
-"""Whose turn is next among endpoints: those of urgent subscriptions go before others of their project (J4).
+"""Orders the turns of endpoints: those of urgent subscriptions precede others of their project (J4).
 
-Each endpoint has a place in the row, which is its project's: when that comes, an urgent endpoint of the project
-takes it.  So projects have as many turns as without anything urgent.  What is urgent has three of four turns, and
-what else waits the fourth: nobody waits for ever.
+Each endpoint has a place in the queue, which belongs to its project: when its turn comes, an urgent endpoint of the
+project takes it.  So projects have as many turns as without urgent subscriptions.  Urgent endpoints have three of
+four turns, and the others the fourth, so that none waits for ever.
 """
 
 from collections import deque

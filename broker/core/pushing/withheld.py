@@ -1,7 +1,7 @@
-"""Push subscriptions that are paused because the broker may not push to them, until it may.
+"""Push subscriptions that are paused because the broker may not push to them.
 
-They are looked at again from time to time: the settings may be others since a start, and so may a name's address.
-Their messages wait meanwhile, and what was claimed of them counts as no attempt.
+They are checked again from time to time, because settings may change at a start, and the address of a name at any
+time.  Their messages wait meanwhile, and claimed messages are released without counting the attempt.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from broker.db.driver.database import Database
 from broker.model.pause import is_withheld
 from broker.model.subscription import Subscription
 
-CHECK_SECONDS = 1.0  # between two passes; one that has nothing to look at costs nothing
-_AGAIN_SECONDS = 30.0  # between two looks at a subscription
+CHECK_SECONDS = 1.0  # between two passes; a pass without subscriptions costs nothing
+_AGAIN_SECONDS = 30.0  # between two checks of a subscription
 _AT_ONCE = 50  # names that are resolved
 
 
@@ -40,7 +40,7 @@ class WithheldPushes:
             self.forget(subscription.name)
             return
         self._withheld[subscription.name] = subscription
-        # At once if it is new here: whoever paused it may have had other settings.
+        # At once if it is new here: the process that paused it may have had other settings.
         self._check_at.setdefault(subscription.name, asyncio.get_running_loop().time())
 
     def forget(self, name: str) -> None:

@@ -1,5 +1,6 @@
--- Rows of the journal that are past their subscription's retention, beyond the newest that it may have, or of
--- subscriptions that are gone.  It goes from subscription to subscription by the index, whatever each has.
+-- Deletes rows of the journal that are older than their subscription's retention, that exceed the number of rows
+-- that a subscription may have, or whose subscription was deleted.  It skips from subscription to subscription in
+-- the index, however many rows each has.
 WITH RECURSIVE told AS (
     (SELECT subscription_id FROM delivery_journal ORDER BY subscription_id LIMIT 1)
     UNION ALL

@@ -1,13 +1,13 @@
-"""The record of deliveries: which messages of a subscription were acknowledged when, at which attempt and by whom.
+"""The record of deliveries: when each message of a subscription was acknowledged, at which attempt and by whom.
 
-It is kept for every subscription, and so must cost next to nothing.  A row holds what one author acknowledged of
-one bucket of sequences until it was written, as a string of entries:
+It is kept for every subscription, so it must cost very little.  A row holds what one author acknowledged of one
+bucket of sequences since the last write, as a string of entries:
 
     age (8 bytes)   attempt (2)   out for (4)   ranges (2)   first, end (2 + 2) for each range
 
-`age` is how many microseconds before the row was written the messages were acknowledged, `out for` how many
-milliseconds after they had been handed out; ranges are relative to the bucket's first sequence.  An entry is one
-response, or what one flush acknowledged of it.
+`age` is the time in microseconds from the ack to the writing of the row, `out for` the time in milliseconds from
+the delivery to the ack.  Ranges are relative to the first sequence of the bucket.  An entry is one response, or the
+part of it that one flush acknowledged.
 """
 
 import struct
@@ -25,11 +25,11 @@ MAX_ROW_BYTES = 1_900  # a few rows fit a page, and none is moved out of line
 ENTRY_BYTES = _ENTRY.size + 2 * _BOUND  # of one message that is alone in its entry
 _MAX_BOUNDS = (MAX_ROW_BYTES - _ENTRY.size) // (2 * _BOUND) * 2  # of an entry
 RECORD_HOURS = 24  # for which a record is kept at the least, by default
-MAX_TEXT = 256  # characters of who acknowledged, and of an answer
+MAX_TEXT = 256  # characters of an author, and of an answer
 _MAX_ATTEMPT, _MAX_OUT = 2**16 - 1, 2**32 - 1
 _MILLISECOND = timedelta(milliseconds=1)
 _MICROSECOND = timedelta(microseconds=1)
-# The journal may tell of the same ack, at the time of its transaction.
+# The journal may have the same ack, at the time of its transaction.
 _SAME_ACK = timedelta(seconds=10)
 
 

@@ -1,4 +1,4 @@
-"""Writing the record of deliveries, and dropping what is old of it; this module alone writes `delivery_records`."""
+"""Writes the record of deliveries, and drops old rows.  Only this module writes `delivery_records`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
--- What was acknowledged a moment ago, of all shards (on nodes: of one).
+-- Inserts rows of the record of deliveries: the latest acks, of all shards (on distributed tables: of one).
 -- parameters: now timestamptz, shard_ids int8[], subscription_ids int8[], buckets int8[], principals text[], clients text[],
 --     answers text[], entries packed bytea[]
 INSERT INTO delivery_records (shard_id, subscription_id, bucket, recorded_at, principal, client, answer, entries)

@@ -1,4 +1,4 @@
--- What has happened, in the transaction in which it does.
+-- Inserts events of the journal, in the transaction in which they happen.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], buckets int8[], events text[], attempts int8[],
 --     seqs text[], principals text[], clients text[], answers text[]
 INSERT INTO delivery_journal (

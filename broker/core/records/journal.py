@@ -1,8 +1,8 @@
-"""Writing the journal (F3): in the transactions that do what it tells, or not at all.
+"""Writes the journal (F3), always in the transactions that cause its events.
 
-Claims, seeks and the dead-letter forwarder know what they do, and add its rows.  What acks and new deadlines change
-only their statements know: a Ledger sees their rows before, under the locks that they take anyway.  Nothing on the
-way of a message ever reads the journal.
+Claims, seeks and the dead-letter forwarder know the events that they cause, and add the rows of the journal.  The
+effects of acks and new deadlines are only known to their statements: a Ledger reads the affected rows before, under
+locks that these statements take anyway.  The path of a message never reads the journal.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the journal and the record of deliveries tell of one message for one subscription (F3)."""
+"""The entries of the journal and of the record of deliveries about one message for one subscription (F3)."""
 
 from broker.core.records.delivery_record import By, Recorded, find_in_row, with_recorded
 from broker.db.driver import statements

@@ -1,5 +1,6 @@
--- Attempts that are about to change, as they are before, for the journal; locked in key order as by what changes them.
--- Rows that somebody has split while this waited are found by running it twice.
+-- Locks attempts that are about to change, and returns their state before the change, for the journal.  They are
+-- locked in key order, as by the statements that change them.  Run it twice to find rows that were split while it
+-- waited.
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[]
 -- columns: subscription_id, attempt_id, seqs, open, attempt_number, attempt_numbers, out_count
 SELECT d.subscription_id, d.attempt_id, d.seqs::text, d.open::text, d.attempt_number, d.attempt_numbers::text,

@@ -1,4 +1,4 @@
--- The rows of the record that may tell of a message of a bucket, the newest first.
+-- Returns the rows of the record that may contain a message of a bucket, the newest first.
 -- parameters: shard_id int8, subscription_id int8, bucket int8, limit int8
 -- columns: recorded_at, principal, client, answer, entries
 SELECT recorded_at, principal, client, answer, entries

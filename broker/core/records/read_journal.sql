@@ -1,4 +1,4 @@
--- What happened to a message for a subscription, the newest first.
+-- Returns the events of a message for a subscription, the newest first.
 -- parameters: shard_id int8, subscription_id int8, seq int8, bucket int8, limit int8
 -- columns: time, event, attempt, principal, client, answer
 SELECT time, event, attempt, principal, client, answer

@@ -1,1 +1,1 @@
-"""Topics and subscriptions: the services and the calls."""
+"""Topics and subscriptions: services and calls."""

@@ -1,4 +1,4 @@
-"""Freezing a topic: what is published is refused, with a reason; extensions (G2)."""
+"""Freezes topics: publishes are refused, with a reason; extensions (G2)."""
 
 from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core

@@ -1,4 +1,4 @@
-"""Pausing a subscription, however it is delivered: one state for pulls, streams and pushes; extensions (G2)."""
+"""Pauses subscriptions, by one state for pulls, streams and pushes; extensions (G2)."""
 
 from broker.core.catalog import push_state_rows as push_states
 from broker.core.context.core import Core
@@ -40,7 +40,7 @@ class PauseService:
                 connection, subscription_id=subscription_id, reason=reason, now=self._clock.now(), by=by
             )
             await push_states.pause_claims(connection, subscription_id=subscription_id)
-        if not subscription.is_push:  # who delivers tells of the others
+        if not subscription.is_push:  # the process that delivers reports pauses of push subscriptions
             who = f" by {by}" if by else ""
             self._states.report(
                 _PAUSES,

@@ -1,10 +1,10 @@
-"""What a caller may do with one of several resources: the others are left out, and the call is not refused."""
+"""Filters resources by the permissions of a caller; those without permission are left out of the result."""
 
 from collections.abc import Awaitable, Callable
 
 from broker.model.errors import PermissionDenied
 
-# Given the name of a resource.  Raises PermissionDenied, Unavailable.
+# Parameter: the name of a resource.  Raises PermissionDenied, Unavailable.
 AskPermission = Callable[[str], Awaitable[None]]
 
 

@@ -1,7 +1,7 @@
-"""The seam by which a feature has its say when one of its fields of a topic or a subscription changes.
+"""The interface through which a feature takes part when one of its fields of a topic or a subscription changes.
 
-The model declares the field, with its limits: topics and subscriptions are stored, shown and compared as a whole.
-A feature registers what else a new value asks for.
+The model declares the field and its limits, because topics and subscriptions are stored, returned and compared as a
+whole.  A feature registers the further checks and effects of a new value.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

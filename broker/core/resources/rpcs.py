@@ -1,4 +1,4 @@
-"""The rows of calls: topics and subscriptions."""
+"""Rows of the table of calls for topics and subscriptions."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -94,7 +94,7 @@ def make_rpcs(
             needs=Needs(
                 Need("pubsub.subscriptions.create", "name", On.PROJECT),
                 Need("pubsub.topics.attachSubscription", "topic"),
-                # Google asks its own agent for this; here the owner of the subscription has messages published
+                # Google requires this of its own agent.  Here the owner of the subscription has messages published
                 # there.
                 Need("pubsub.topics.publish", "dead_letter_policy.dead_letter_topic"),
                 Need(ACT_AS, _TOKEN, On.ACCOUNT),
@@ -114,7 +114,7 @@ def make_rpcs(
                     mask="dead_letter_policy",
                 ),
                 Need(ACT_AS, f"subscription.{_TOKEN}", On.ACCOUNT, mask="push_config"),
-                # Otherwise a caller could have the token that is there already sent elsewhere.
+                # Otherwise a caller could make the broker send the existing token elsewhere.
                 Need(ACT_AS, "subscription.name", On.PUSHED_AS, mask="push_config."),
             ),
             handler=partial(subscription_calls.update_subscription, subscriptions), target="subscription.name",

@@ -1,4 +1,4 @@
-"""Subscriber's subscriptions: google.pubsub.v1.Subscription and what it means, and the calls."""
+"""The calls about subscriptions of Subscriber, and the conversion from and to google.pubsub.v1.Subscription."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A subscription's extensions and output only fields in JSON: Google's Subscription has no fields for them."""
+"""Extensions and output-only fields of a subscription in JSON, for which Google's message has no fields."""
 
 from collections.abc import Mapping
 from dataclasses import replace

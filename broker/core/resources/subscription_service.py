@@ -1,4 +1,4 @@
-"""Subscriptions: the meaning of each call."""
+"""Implements the calls about subscriptions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -157,7 +157,7 @@ class SubscriptionService:
     async def update_subscription(self, update: Update[Subscription]) -> Subscription:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
         if not update.paths:
-            await self.get_subscription(update.name)  # whether it exists comes first, as at Google
+            await self.get_subscription(update.name)  # raises NotFound before other errors, as Google does
         check_field_mask(update.paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         fields = update.fields
         named = [field for field in self._fields if field.path in fields]
@@ -168,7 +168,7 @@ class SubscriptionService:
             current = await locked_subscription(connection, update.name)
             subscription = current.updated(update.wanted(current), fields)
             self._check_supported(subscription, current)
-            # A policy that was allowed once does not stand in the way of other changes.
+            # A policy that was allowed before does not block other changes.
             floor = self._min_delivery_attempts if "dead_letter_policy" in fields else 1
             check_subscription(subscription, min_delivery_attempts=floor)
             if subscription.kept != current.kept:
@@ -191,7 +191,7 @@ class SubscriptionService:
         self, wanted: Subscription, update: Update[Subscription]
     ) -> Subscription:
         """Create the subscription, or change the one that has its name.  Raises as those do; an extension (A12)."""
-        # Update first: what only a creation looks at, such as the topic, may be absent or deleted by now.
+        # Update first: values that only a creation checks, such as the topic, may be absent or deleted by now.
         try:
             return await self.update_subscription(update)
         except NotFound:
@@ -278,7 +278,7 @@ class SubscriptionService:
         """Begins pushes by a new push config: a pause ends, and a new endpoint has no failures."""
         subscription_id = subscription.subscription_id
         if not subscription.push_config.endpoint and not instead_of.endpoint:
-            return  # it is pulled, as before
+            return  # it is a pull subscription, as before
         if subscription.push_config.endpoint == instead_of.endpoint:
             await push_states.resume_pushes(connection, subscription_id=subscription_id)
         else:

@@ -1,4 +1,4 @@
-"""Publisher's topics: google.pubsub.v1.Topic and what it means, and the calls."""
+"""The calls about topics of Publisher, and the conversion from and to google.pubsub.v1.Topic."""
 
 from collections.abc import Mapping
 from dataclasses import replace

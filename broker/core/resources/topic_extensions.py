@@ -1,4 +1,4 @@
-"""A topic's extensions, as JSON in its message: Google's Topic has no field for them."""
+"""The extensions of a topic as JSON in its message, for which Google's Topic has no field."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Topics: the meaning of each call."""
+"""Implements the calls about topics."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -95,7 +95,7 @@ class TopicService:
     async def update_topic(self, update: Update[Topic]) -> Topic:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
         if not update.paths:
-            await self.get_topic(update.name)  # whether it exists comes first, as at Google
+            await self.get_topic(update.name)  # raises NotFound before other errors, as Google does
         check_field_mask(update.paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         named = [field for field in self._fields if field.path in update.fields]
         for field in named:

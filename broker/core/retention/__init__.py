@@ -1,1 +1,1 @@
-"""Gives space back: partitions, stragglers and rows that nothing needs any more."""
+"""Frees space: drops partitions, and deletes stragglers and rows that are not needed any more."""

@@ -1,4 +1,5 @@
--- Whole batches are copied, as by copy_stragglers.sql.
+-- Copies the unresolved dead letters of a partition that are kept to the stragglers.  Whole batches are copied, as
+-- by copy_stragglers.sql.
 INSERT INTO straggler_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,
                                shared_attributes, id_seqs, expires_at)
 SELECT m.shard_id, m.publish_time, m.last_seq, m.count, m.size, m.ordering_key, m.attributes, m.data,

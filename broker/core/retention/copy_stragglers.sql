@@ -1,4 +1,5 @@
--- Whole batches are copied, acked neighbours included: which bits are open may change at any moment.
+-- Copies the outstanding messages of a partition to the stragglers.  Whole batches are copied, including messages
+-- that are acknowledged, because the open bits may change at any moment.
 INSERT INTO straggler_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,
                                shared_attributes, id_seqs, expires_at)
 SELECT m.shard_id, m.publish_time, m.last_seq, m.count, m.size, m.ordering_key, m.attributes, m.data,

@@ -1,4 +1,4 @@
--- Letters of a partition that nobody has dealt with, and that are kept.
+-- Counts the dead letters of a partition that are unresolved and kept.
 SELECT count(*)
 FROM dead_letters
 WHERE publish_time >= %(start)s

@@ -1,7 +1,14 @@
--- Attempts that can deliver nothing any more: their subscription is gone or detached, or all their messages are
--- older than it, or its topic, retains (unless they came back from a dead-letter topic); or they are acked and kept only to tell repeated acks (exactly-once).
--- What was open of them is returned too: it has expired, unless nobody is left to ask.
--- Of keys' rows only those without a subscription: what waits of a key is not in its row, and a claim sees to it.
+-- Deletes attempts that can deliver nothing any more:
+--
+-- * Their subscription was deleted or detached.
+-- * All their messages are older than the subscription, or its topic, retains (unless they were redriven from a
+--   dead-letter topic).
+-- * All their messages are acknowledged, and the time is over for which they were kept to recognize repeated acks
+--   (exactly-once delivery).
+--
+-- Returns the messages that were open: they have expired, unless their subscription does not exist any more.  Rows
+-- of ordering keys are deleted only with their subscription: they do not contain the messages that wait for the
+-- key, and claims delete them otherwise.
 DELETE FROM delivery_attempts AS d
 WHERE (d.shard_id, d.subscription_id, d.attempt_id, d.part) IN (
     SELECT a.shard_id, a.subscription_id, a.attempt_id, a.part

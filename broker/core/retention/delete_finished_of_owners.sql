@@ -1,5 +1,6 @@
--- delete_finished_attempts.sql without the catalog: the subscriptions that are gone, and since when the others retain
--- their messages, were read before.
+-- Deletes attempts as delete_finished_attempts.sql does, without reading the catalog.  The caller has read it:
+-- `gone` are the subscriptions that were deleted, `sinces` says since when each subscription in `ids` retains its
+-- messages.
 WITH deleted AS (
     DELETE FROM delivery_attempts AS d
     WHERE d.subscription_id = ANY (%(gone)s::int8[])

@@ -1,3 +1,4 @@
+-- Deletes stragglers that no delivery attempt, snapshot or kept dead letter refers to.
 DELETE FROM straggler_batches AS m
 WHERE NOT EXISTS (
     SELECT FROM delivery_attempts AS d
@@ -16,7 +17,7 @@ AND NOT EXISTS (
       AND o.last_publish_time >= m.publish_time
       AND int8range(m.last_seq - m.count, m.last_seq, '(]') && o.seqs
 )
-AND NOT EXISTS (  -- a dead letter that nobody has dealt with is kept for a while
+AND NOT EXISTS (  -- an unresolved dead letter is kept for a while
     SELECT FROM dead_letters AS l
     WHERE l.shard_id = m.shard_id
       AND l.publish_time = m.publish_time

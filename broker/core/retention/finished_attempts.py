@@ -1,4 +1,4 @@
-"""Deleting attempts that can deliver nothing any more."""
+"""Deletes attempts that can deliver nothing any more."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The oldest publish times that anything may still want."""
+"""The oldest publish times that may still be needed."""
 
 from datetime import datetime
 

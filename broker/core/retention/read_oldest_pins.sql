@@ -1,8 +1,10 @@
--- The oldest publish times that anything may still want: of everything but delivery attempts, and of those.  A key's
--- row counts with everything else: what waits of the key is in the log only.
--- One statement, one snapshot: a claim moves a message from a cursor's future into an attempt in one commit.
--- A cursor that has passed its shard's head wants nothing, however old its time; none wants what its
--- subscription does not retain, unless it came back from a dead-letter topic.
+-- Returns the oldest publish times that are still needed: `oldest_attempt` by delivery attempts without an ordering
+-- key, `oldest` by everything else.  Rows of ordering keys belong to the latter, because the messages that wait for
+-- a key are only in the log.
+--
+-- It is one statement and so one snapshot: a claim moves messages from after a cursor into an attempt in one
+-- commit.  A cursor that has passed the head of its shard needs nothing, however old its position is.  Nothing
+-- needs messages that its subscription does not retain, unless they were redriven from a dead-letter topic.
 SELECT
     least(
         (

@@ -1,5 +1,7 @@
--- What shards pin, by whose it is.  On Citus it is a task for each part of the tables, and each is one statement and one
--- snapshot: what a claim or a seek moves from one of these tables to another stays in its shard.
+-- Returns the oldest publish times that are needed, for each kind and owner, for distributed tables.
+--
+-- Citus runs it as one task for each shard of the tables.  Each task is one statement with one snapshot, which is
+-- sufficient: a claim or a seek moves messages between these tables only within a shard.
 SELECT kind, owner, min(time)
 FROM (
     SELECT c.shard_id, 'cursor' AS kind, c.subscription_id AS owner, c.next_publish_time AS time

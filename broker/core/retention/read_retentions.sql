@@ -1,5 +1,6 @@
--- What the catalog says of pins: since when each subscription retains its messages, and the oldest times for which
--- topics, and subscriptions that retain what is acked, do.
+-- Returns the part of read_oldest_pins.sql that is in the catalog: since when each subscription retains its
+-- messages, and, in a row without a subscription, the oldest time that topics retain.  `retains_acked`:
+-- acknowledged messages are retained as well.
 SELECT subscription_id, %(now)s::timestamptz - message_retention AS since, detached,
        retain_acked_messages AND NOT detached AS retains_acked
 FROM subscriptions

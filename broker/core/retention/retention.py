@@ -1,4 +1,4 @@
-"""Giving space back: what is dropped, moved aside or deleted once nobody wants it (A10)."""
+"""Frees space: drops, moves to the stragglers or deletes what is not needed any more (A10)."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -30,9 +30,9 @@ _COUNT_KEPT_DEAD_LETTERS = statements.load("count_kept_dead_letters")
 _COPY_KEPT_DEAD_LETTERS = statements.load("copy_kept_dead_letters")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 
-# No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
+# No publish can be in progress into a partition that ended so long ago: its statement would have timed out.
 _STILL_PUBLISHED = timedelta(minutes=5)
-MAX_STRAGGLERS = 10_000  # messages that are moved aside rather than keep their partition
+MAX_STRAGGLERS = 10_000  # messages that are moved to the stragglers instead of keeping their partition
 _KEPT = "partitions that cannot be dropped"
 _EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 

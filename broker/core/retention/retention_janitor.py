@@ -1,4 +1,4 @@
-"""Makes partitions ahead and gives space back."""
+"""Creates partitions ahead of time, and frees space."""
 
 from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
@@ -64,8 +64,8 @@ class RetentionJanitor:
             if not our_turn:
                 return
             now = self._clock.now()
-            # Each part is tried even if another one has failed: on a full disk, where no partition can be made, the
-            # others give space back.
+            # Each part runs even if another one has failed: on a full disk, where no partition can be created, the
+            # others free space.
             for part in (*self._parts(), *self._clean_ups):
                 try:
                     with translate_errors():

@@ -8,7 +8,7 @@ from psycopg.rows import class_row
 from broker.db.driver.database import Connection
 from broker.db.driver.locks import MEASURING, try_lock
 
-_FORGOTTEN = timedelta(days=1)  # a limit that no broker has had for so long
+_FORGOTTEN = timedelta(days=1)  # a limit that no broker has had for so long is deleted
 
 _READ = b"SELECT size_bytes, is_full, next_at FROM table_sizes WHERE max_bytes = %s"
 _WRITE = b"""

@@ -1,7 +1,7 @@
 """Compares the size of the broker's tables with --database-size-max.
 
-One process of all brokers measures, every five seconds at most, and less often where that takes long; the others
-read what it has found.
+One process of all brokers measures, every five seconds at most, and less often if measuring takes long.  The others
+read its result.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from broker.db.driver.database import Connection
 from broker.db.driver.table_changes import measure_tables
 
 PASS_SECONDS = 5.0
-_REST = 20.0  # times what measuring took: it takes a twentieth of the time of one connection at most
+_REST = 20.0  # the pause, as a multiple of the measuring time: at most a twentieth of one connection's time
 _TABLES = ("storage limits", "tables")
 
 

@@ -1,8 +1,8 @@
-"""Which tables of a schema Citus has distributed over nodes, and whether a broker can serve them so.
+"""Checks which tables of a schema Citus has distributed over nodes, and whether a broker can use them.
 
-All that is known of a shard lies on one node: TABLES by their shard_id, together.  What is few (topics,
-subscriptions and the like) stays on the coordinator (docs/decisions/0053).  A database that has the extension, and
-the broker's tables as plain ones, is served as any other.
+All rows of a shard are on one node: TABLES are distributed by their shard_id and colocated.  Small tables (topics,
+subscriptions and the like) stay on the coordinator (docs/decisions/0053).  A database that has the extension but
+plain tables of the broker is used like any other.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,8 +15,9 @@ from broker.db.citus.distributed_tables import COLUMN, TABLES, TWO_PHASES
 _Connection = psycopg.Connection[Any]
 
 _HAS_CITUS = "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"
-# Of each table that Citus knows whether it lies by its shard_id with the first, or alone on the coordinator; also
-# reference tables, and those of a schema that is distributed as a whole.  Of partitions their table tells.
+# For each table that Citus knows: whether it is distributed by its shard_id and colocated with the first, or on the
+# coordinator alone.  Includes reference tables, and those of a schema that is distributed as a whole.  Partitions
+# are covered by their table.
 _KNOWN = """
     SELECT c.relname, CASE WHEN c.relname = %(alone)s THEN p.partmethod = 'n' AND p.repmodel = 's' ELSE coalesce(
         p.partmethod = 'h' AND column_to_column_name(p.logicalrelid, p.partkey) = %(column)s

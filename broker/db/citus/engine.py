@@ -1,6 +1,6 @@
-"""What a schema of the broker is on, and what differs there.
+"""The database engine of a schema, and its differences.
 
-Whoever works differently by it asks here: nothing else in the store knows an engine by its name.
+Code whose behaviour depends on the engine asks this module; no other part of the store knows an engine by its name.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import psycopg
 
 from broker.db.citus.two_phases import SAY_TWO_PHASES
 
-# A table that is dropped meanwhile has no size.
+# A table that is dropped concurrently has no size.
 _MEASURE_SCHEMA = b"""
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_catalog.pg_class
     WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
@@ -50,14 +50,15 @@ class Engine:
 
 POSTGRES = Engine("PostgreSQL")
 
-# Citus is there, and the broker's tables are plain ones of the one server.
+# The extension is installed, but the broker's tables are plain tables of one server.
 ON_COORDINATOR = Engine("Citus, not distributed", whole_pipelines=False)
 
-# A plan goes to the node of a shard by the shard's id, which a generic plan does not know.  Nor may Citus keep
-# one of a statement about a single table: of what it runs on the node itself it keeps one more each time, for ever
-# (docs/decisions/0059).
-# Partitions are changed through one connection to each node: several wait for each other now and then.  What such a
-# transaction is told is to reach the nodes.
+# Citus routes a plan to the node of a shard by the shard's id, which a generic plan does not know.  Nor may Citus
+# cache plans of statements about a single table: for those that it runs on the node itself, it caches one more each
+# time, for ever (docs/decisions/0059).
+#
+# Partitions are changed through one connection to each node, because several sometimes wait for each other.
+# Settings of such a transaction must reach the nodes.
 CITUS = Engine(
     "Citus",
     whole_pipelines=False,
@@ -102,7 +103,7 @@ async def _says(connection: psycopg.AsyncConnection[Any], query: bytes) -> bool:
     return (await (await connection.execute(query)).fetchone()) == (True,)
 
 
-# Where in Citus's code a lost connection to a node is told of.
+# The places in Citus's code that report a lost connection to a node.
 _SHOWN_IN = {"remote_commands.c", "remote_transaction.c", "placement_connection.c", "adaptive_executor.c"}
 _LOST = ("08", "57P0", "XX000")  # beginnings of SQLSTATEs
 

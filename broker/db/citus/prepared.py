@@ -1,7 +1,7 @@
-"""Transactions that nodes have prepared, and whose end they have not heard of."""
+"""Transactions that nodes have prepared, and of whose outcome they have not been informed."""
 
-# Of this database, neither committed there nor undone, by node: the name of each, and for how many seconds.  A node
-# that does not answer has none, and `answers` is false.
+# The prepared transactions of this database that are neither committed nor rolled back, by node: the name of each,
+# and its age in seconds.  A node that does not answer has none, and `answers` is false.
 READ_PREPARED = b"""
     SELECT coalesce(n.nodename || ':' || n.nodeport, r.nodeid::text) AS node, r.success AS answers,
            CASE WHEN r.success THEN r.result::json END AS prepared
@@ -14,5 +14,5 @@ READ_PREPARED = b"""
     $q$) AS r LEFT JOIN pg_dist_node AS n ON n.nodeid = r.nodeid
 """
 
-LONG_SECONDS = 60  # Citus looks once a minute, unless citus.recover_2pc_interval says otherwise
+LONG_SECONDS = 60  # Citus checks once a minute, unless citus.recover_2pc_interval is set
 WHAT_TO_DO = "SELECT recover_prepared_transactions() on the coordinator ends it"

@@ -1,7 +1,7 @@
-"""On which nodes new shards lie.
+"""Chooses the ids of new shards so that they are spread over the nodes.
 
-Citus puts a shard where the hash of its id says, so a topic's shards lie evenly on the nodes if their ids are
-chosen for it: some more are drawn than are needed, and those that are not taken are no shard's.
+Citus places a shard by the hash of its id, so the shards of a topic are spread evenly over the nodes if their ids
+are chosen accordingly.  More ids are drawn than needed, and those that are not chosen stay unused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from typing import Any
 
 import psycopg
 
-_DRAWS = 8  # of as many as may be needed each: a node with few parts of the table is met seldom
+_DRAWS = 8  # draws of as many ids as may be needed: a node with few parts of the table is seldom hit
 _FOR_EACH, _LEAST = 4, 16  # ids that are drawn at once, for each shard and in all
 
-# Where the parts of the table lie, and how many of these shards are in them.
+# The nodes of the table's parts, and how many of these shards each part has.
 _THERE = b"""
     SELECT p.groupid, count(t.shard_id)
     FROM pg_catalog.pg_dist_shard AS s

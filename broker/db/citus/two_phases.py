@@ -1,10 +1,10 @@
-"""Transactions that write to the catalog and to shards, where these lie on nodes: all of it is kept, or nothing.
+"""Makes transactions that write to the catalog and to distributed shards atomic.
 
-Citus commits what is on one node first, and then what is on the coordinator: one that is killed in between leaves
-the half of it, and whoever goes on does it again.  It commits in two phases (each node prepares, the coordinator's
-own commit decides) once the transaction has written to a table of the coordinator's that Citus knows.  Those of the
-catalog are not such; there is one that is, and an UPDATE of it finds no row: nobody waits, and nothing grows
-(docs/decisions/0058-two-phases.md).
+Citus commits on the nodes first, and then on the coordinator.  A process that is killed in between leaves the
+former half, and the transaction is then repeated.  Citus commits in two phases (each node prepares, and the
+coordinator's own commit decides) once the transaction has written to a table of the coordinator that Citus knows.
+The tables of the catalog are not such tables.  There is one that is, and an UPDATE of it which finds no row is
+sufficient: it waits for no lock, and no table grows (docs/decisions/0058-two-phases.md).
 """
 
 import re
@@ -18,7 +18,7 @@ _SHARDS, _CATALOG = 1, 2
 _BOTH = _SHARDS | _CATALOG
 # Neither the lock of FOR UPDATE nor the UPDATE of ON CONFLICT names a table.
 _WRITES = re.compile(r'\b(?:INSERT INTO|DELETE FROM|(?<!FOR )(?<!KEY )(?<!DO )UPDATE)\s+(?:ONLY\s+)?"?(\w+)"?')
-_KNOWN_STATEMENTS = 4_096  # some are of as many texts as lists are long
+_KNOWN_STATEMENTS = 4_096  # the texts of some depend on the length of a list
 
 
 @lru_cache(_KNOWN_STATEMENTS)

@@ -1,4 +1,4 @@
-"""PostgreSQL's binary form of the parameter types that the hot statements have."""
+"""PostgreSQL's binary format of the types of parameters in hot statements."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -110,8 +110,8 @@ def _microseconds(moments: list[datetime]) -> Iterator[int]:
 
 encode_int8s = _array_of_8_bytes(OIDS["int8"], _INT8, list)
 
-# By type: a value as the store has it -> its binary form; None: it comes in that, or is null.  jsonb[], bytea[] and
-# uuid[] are packed in core/log.
+# Encoders by type, from a value of the store to its binary form.  None: the value is passed in that form, or is
+# null.  jsonb[], bytea[] and uuid[] are packed in core/log.
 ENCODERS: dict[str, Callable[[Any], bytes | None] | None] = {
     "bool": _bool,
     "int8": _INT8,

@@ -1,7 +1,7 @@
-"""Statements about messages of several shards: one for them all, or one for each where shards lie on nodes.
+"""Runs statements about messages of several shards: one for all shards, or one for each on distributed tables.
 
-Such a statement takes arrays, `shard_ids` among them, and looks each element up by itself.  A node is known by the
-shard's id alone, so there it is sent for each shard with the elements of that.
+Such a statement has array parameters, `shard_ids` among them, and looks up each element by itself.  Citus routes a
+statement to a node only by a single shard id, so there it is sent for each shard with the elements of that shard.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any
 from broker.db.driver.hot_connection import Bound, HotConnection
 from broker.db.driver.statements import Statement
 
-_LOOKED_UP = re.compile(rb"\bshard_id = [pw]\.shard_id\b")  # of an element: the arrays' alias
+_LOOKED_UP = re.compile(rb"\bshard_id = [pw]\.shard_id\b")  # a lookup by an element of the arrays, by their alias
 
 
 def by_shard(connection: HotConnection, statement: Statement, given: dict[str, Any]) -> list[Bound]:

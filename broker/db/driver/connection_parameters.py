@@ -1,7 +1,8 @@
-"""What every connection to the database is made with, whatever it is for: one place that says it.
+"""The parameters of every connection to the database, in one place.
 
-The caller's URL, options of its own in it, and settings of its role and database are honoured, but never depended
-on: what the broker relies on is told to each session by name, and stands behind whatever the caller says.
+The caller's URL may contain options of its own, and settings of its role and database apply, but the broker does
+not depend on them: every setting that it relies on is given to each session by name, after the options of the
+caller.
 """
 
 import random
@@ -13,7 +14,7 @@ from psycopg import conninfo, pq
 
 from broker.db.database_url import DEFAULT_SCHEMA, check_database_url
 
-# A server that vanished without a word is given up after half a minute, unless the caller's URL says otherwise.
+# A server that has vanished silently is given up after half a minute, unless the caller's URL sets another time.
 _REACHING: dict[str, Any] = {
     "connect_timeout": 5,
     "tcp_user_timeout": 30_000,
@@ -24,18 +25,18 @@ _REACHING: dict[str, Any] = {
 
 _OF_A_HOST = ("host", "hostaddr", "port")  # of each server, where there are several
 
-# What every session is told, whatever the server, the database, the role and the URL have been configured to.
+# The settings of every session, whatever the server, the database, the role and the URL set.
 _SESSION_SETTINGS = {
     "synchronous_commit": "on",  # an answer means "on disk" (A1)
     "default_transaction_isolation": "read committed",  # a claim's reads come after its locks, in later snapshots
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
-    "default_table_access_method": "heap",  # partitions are made all the time, and their rows are updated
+    "default_table_access_method": "heap",  # partitions are created constantly, and their rows are updated
     "lock_timeout": "0",  # statement_timeout ends a wait
     "statement_timeout": "0",  # pools have their own, and migrations may take long
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
-    "client_min_messages": "notice",  # a commit that no standby has is reported as a warning
+    "client_min_messages": "notice",  # a commit that no standby has confirmed is reported as a warning
     "standard_conforming_strings": "on",
     "quote_all_identifiers": "off",
     "transform_null_equals": "off",
@@ -63,7 +64,7 @@ def connection_parameters(
     """
     try:
         parameters: dict[str, Any] = dict(conninfo.conninfo_to_dict(check_database_url(url)))
-    except psycopg.ProgrammingError as error:  # which repeats what it cannot read
+    except psycopg.ProgrammingError as error:  # its message repeats the text that it cannot parse
         raise ValueError(f"it has a parameter that PostgreSQL does not know{_named(error)}") from None
     ours = {**_SESSION_SETTINGS, "search_path": schema, **(settings or {})}
     options = [parameters.get("options") or _options_of_environment()]

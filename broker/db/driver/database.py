@@ -1,10 +1,10 @@
-"""Connections, transactions, and what a failed statement means.
+"""Connections, transactions, and the meaning of failed statements.
 
-Two pools: `hot()` has connections for the hot statements (db/driver/hot_connection.py), SQLAlchemy's engine has
-those for all else: for a `transaction()`, or for one statement after the other (`connection()`).  The reasons are
-in docs/decisions/0019.  A third one, `at_any_node()`, is `hot()` unless other nodes of a cluster are named for what
-is about one shard and has no part in the catalog (docs/decisions/0054).  postgres_errors.py translates the errors
-of all three.
+There are two pools: `hot()` has connections for hot statements (db/driver/hot_connection.py), and SQLAlchemy's
+engine has those for all others: for a `transaction()`, or for single statements (`connection()`).
+docs/decisions/0019 has the reasons.  A third pool, `at_any_node()`, equals `hot()` unless other nodes of a cluster
+are configured for statements that concern one shard and not the catalog (docs/decisions/0054).  postgres_errors.py
+translates the errors of all three.
 """
 
 import logging
@@ -46,11 +46,11 @@ ResourceConnection = AsyncConnection  # for resources
 
 _POOL_WAIT_SECONDS = 5.0  # for a connection of a pool whose connections are all in use
 
-# What StateChanges knows an absent database by.
+# The key of StateChanges for an absent database.
 DATABASE = ("databases", "")
 NODES = ("databases", "nodes")  # those of the hot URL
 
-# What an operator should hear of, beside an absence: it passes by itself, and comes again.
+# Conditions to report besides an absence: they pass without intervention, and may recur.
 _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
     ((pg.DiskFull,), "full", "the database has no room left"),
     ((PoolExhausted, NoConnectionFree), "connections", "no connection to the database is free"),
@@ -60,28 +60,30 @@ _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
 
 _NOW = Statement(b"now", b"SELECT clock_timestamp()")
 
-# What all sessions of a pool are told, beside what every session is (db/driver/connection_parameters.py).
+# The settings of all sessions of a pool, besides those of every session (db/driver/connection_parameters.py).
 _POOLED = {
     "statement_timeout": "30s",  # a stuck statement must not hold a cursor for ever
-    "idle_in_transaction_session_timeout": "30s",  # nor a broker process that stopped within a claim
+    "idle_in_transaction_session_timeout": "30s",  # nor may a broker process that stopped within a claim
     "idle_session_timeout": "0",
 }
 
-# Hot statements read hot tables by index only.  A partition that is empty when a plan is made would be read whole
-# for as long as the plan lives, and costs the reads their order.
+# Hot statements read hot tables by index only.  A plan that is made while a partition is empty would scan it for as
+# long as the plan lives, and lose the order of the reads.
+#
 # Nor may a plan depend on statistics from before a burst of rows: a generic plan is made once, for any parameters,
-# and its choice of indexes is what tests/query_plans looks at.  A custom plan searched for held ordering keys
-# in the index of due times for as long as the statistics said that there are none: 150 ms a pull in place of 18.
-# A hot statement that takes long waits for a lock, or for a disk that hangs: it is undone before the connection is
-# given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
+# and tests/query_plans checks its choice of indexes.  A custom plan searched for held ordering keys in the index of
+# due times for as long as the statistics showed none: 150 ms a pull instead of 18.
+#
+# A hot statement that takes long waits for a lock, or for a disk that hangs.  It is cancelled before the connection
+# is given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
 HOT = _POOLED | {
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
     "statement_timeout": "8s",
 }
 
-# The others are cancelled now and then, which closes the connection: what it
-# ran ends soon then, and lets go of its locks.
+# Other statements are sometimes cancelled, which closes the connection: the server then ends the statement soon,
+# and releases its locks.
 _NOT_HOT = _POOLED | {"client_connection_check_interval": "2s"}
 
 
@@ -108,7 +110,7 @@ class Hot:
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         try:
             await self._pool.release(self._connection)
-        except (psycopg.Error, OSError) as failure:  # what became of the block counts, and it may be committed
+        except (psycopg.Error, OSError) as failure:  # the outcome of the block counts, and it may be committed
             logger.debug("a connection could not be given back: %s", failure)
         if isinstance(error, psycopg.Error):
             self._note(error)
@@ -238,12 +240,12 @@ class Database:
         self, connecting: AbstractAsyncContextManager[AsyncConnection]
     ) -> AsyncIterator[AsyncConnection]:
         with self._noted_errors():
-            self._hot_pool.refuse_if_away()  # one task looks for the server then; nobody else waits for it
+            self._hot_pool.refuse_if_away()  # one task then polls the server; no other task waits for it
             async with AsyncExitStack() as stack:
                 try:
                     with timed("turns"):
                         connection = await stack.enter_async_context(connecting)
-                except InvalidRequestError as error:  # the first was found to be lost, and so was the next
+                except InvalidRequestError as error:  # the first connection was lost, and so was the next
                     raise psycopg.OperationalError("connections are lost as soon as they are made") from error
                 with timed("database"):
                     yield connection
@@ -280,7 +282,7 @@ class Database:
         """Tell the operator what a caller's error does not: why, and that it goes on."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         if self._hot_pool.away or self.nodes_are_away:
-            return  # which has been said
+            return  # which was reported before
         if cause is not None and is_lost_node(cause):
             self._states.happens("database troubles", "node", "a node of the database is away", reason(cause))
             return

@@ -1,8 +1,8 @@
-"""Runs the second forms of hot statements, for distributed tables (db/driver/statements.py says what they are).
+"""Runs the second forms of hot statements, for distributed tables (db/driver/statements.py explains them).
 
-A form that is a function runs the batch that has its statement: `async def NAME(connection, batch)` returns the
-rows of each statement of the batch.  `of_one_statement` makes such a function of one that runs its statement only.
-Both send statements in their first form by `connection.run(…, as_written=True)`.
+A form that is a function runs the batch that contains its statement: `async def NAME(connection, batch)` returns
+the rows of each statement of the batch.  `of_one_statement` makes such a function of one that runs only its
+statement.  Both send statements in their first form by `connection.run(…, as_written=True)`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,7 @@
-"""Shards that stay on their node while a transaction of a distributed schema has rows of them locked.
+"""Keeps shards on their node while a transaction of a distributed schema has locked rows of them.
 
-Citus lets a shard move while somebody has locked rows of it: only what writes is waited for.  The locks would stay
-behind, the next one would lock the rows where they are now, and two claims would hand out the same messages
+Citus may move a shard while a transaction has locked rows of it, because it waits only for writes.  The locks would
+stay behind, the next claim would lock the rows in their new place, and two claims would deliver the same messages
 (docs/decisions/0053-shards-on-nodes.md).
 """
 
@@ -15,7 +15,7 @@ import psycopg
 from broker.db.citus.engine import find_engine
 from broker.db.driver.statements import Statement
 
-# What a write takes, of the first of the tables that lie together: a move waits for the locks of all of them, and
+# The lock that a write takes, on the first of the colocated tables: a move waits for the locks of all of them, and
 # takes that one first.
 _HOLD = (
     "SELECT pg_catalog.lock_shard_metadata(5, array_agg(pg_catalog.get_shard_id_for_distribution_column("

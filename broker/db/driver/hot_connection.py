@@ -1,16 +1,16 @@
-"""A connection for the hot statements: libpq's pipeline mode, driven by the event loop.
+"""A connection for hot statements: libpq's pipeline mode, driven by the event loop.
 
-psycopg's own async cursors cost 50 to 100 µs of Python a statement (cursor, adaptation, registering with the event
-loop for every wait); here a statement is a prepared name and ready-made binary parameters, the socket stays
+psycopg's own async cursors need 50 to 100 µs of Python for a statement (cursor, adaptation, and registration with
+the event loop for every wait).  Here a statement is a prepared name with parameters in binary, the socket stays
 registered, and a round trip of two statements costs 30 µs (docs/decisions/0006).
 
-A HotConnection belongs to one task at a time, or to several that each send batches which are whole transactions:
-PostgreSQL runs batches strictly in the order in which they were sent, each up to its own Sync, so an error in one
-ends with it and the next one runs.  Whatever goes wrong closes the connection: that alone is certain to commit
-nothing of what was queued.  After an error of PostgreSQL's own the batches behind it are answered first.
+A HotConnection belongs to one task at a time, or to several that each send batches which are complete
+transactions.  PostgreSQL runs batches in the order in which they were sent, each up to its own Sync, so an error
+ends its batch and the next one runs.  Any other failure closes the connection, because only that guarantees that
+nothing of the queue is committed.  After an error of PostgreSQL itself the batches behind it are still answered.
 
-Several statements up to a Sync are a transaction, which is PostgreSQL's own.  Others that speak its protocol commit
-the first statement by itself, so there BEGIN and COMMIT are said (docs/decisions/0040).
+In PostgreSQL several statements up to a Sync are one transaction.  Other servers with its protocol commit the first
+statement separately, so BEGIN and COMMIT are sent to them (docs/decisions/0040).
 """
 
 import asyncio
@@ -33,20 +33,20 @@ from broker.db.driver.replication import is_unreplicated, unreplicated
 from broker.db.driver.statements import BEGIN, COMMIT, NO_WAIT, ROLLBACK, Statement
 
 _BINARY = 1
-# When the server dies with something of ours unread, the socket has an error.  uvloop then calls the reader a last
-# time and never again, whatever is left to read (libuv ends a poll at POLLERR): so we look by ourselves, too.
+# When the server dies with unread data of ours, the socket has an error.  uvloop then calls the reader once more
+# and never again, whatever is left to read (libuv ends a poll at POLLERR), so the socket is polled here, too.
 _WATCH_SECONDS = 0.5
-# A server that is stopped, or out of reach, says nothing.  Past statement_timeout (db/driver/database.py)
-# nothing will come; what was sent has an unknown outcome.
+# A server that is stopped or unreachable sends nothing.  After statement_timeout (db/driver/database.py) no answer
+# will arrive, and the outcome of what was sent is unknown.
 UNANSWERED_SECONDS = 12.0
-# libpq's buffers grow with what goes through them, up to twice the size, and never shrink.  A row is read whole.
+# libpq's buffers grow with the data, up to twice its size, and never shrink.  A row is read as a whole.
 BULKY_BYTES = 4_000_000
 _BODY_OIDS = (OIDS["bytea"], OIDS["bytea[]"])
 _OK = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 Bound = tuple[Statement, dict[str, Any]]
 
-# Ends a transaction that has locked and changed nothing.
+# Ends a transaction that has taken locks but changed nothing.
 NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 
@@ -64,8 +64,8 @@ class _Batch:
 
     answered: asyncio.Future[psycopg.Error | None]
     syncs: int = 1
-    unreplicated: bool = False  # what it committed
-    asked: list[Statement | None] = field(default_factory=list)  # by result; None: nobody asked for it
+    unreplicated: bool = False  # a standby has not confirmed its commit
+    asked: list[Statement | None] = field(default_factory=list)  # by result; None: not requested
     prepares: list[Statement] = field(default_factory=list)
     results: list[pq.abc.PGresult] = field(default_factory=list)
 
@@ -97,16 +97,16 @@ class HotConnection:
         self._say_two_phases = Statement(b"say_two_phases", say_two_phases.encode()) if say_two_phases else None
         self._written = Written()  # by the transaction that is open
         self._took = took
-        self._owner = connection  # closes the socket when it goes
+        self._owner = connection  # closes the socket when it is deleted
         connection.add_notice_handler(self._noticed)
         self._pgconn = connection.pgconn
         self._loop = asyncio.get_running_loop()
         self._prepared: set[Statement] = set()
-        self._bodies: dict[Statement, list[int]] = {}  # whose rows have been seen: the columns that are bodies
+        self._bodies: dict[Statement, list[int]] = {}  # of statements whose rows were seen: the columns with bodies
         self._in_flight: deque[_Batch] = deque()  # in the order of their answers
         self._begun = False  # a transaction, by the last batch that was sent
         self.failed = False  # no more batches may be sent
-        self.gave_up = False  # because the server did not answer
+        self.gave_up = False  # the server did not answer
         self.bulky = False  # it holds a lot of memory: not worth keeping
         self._answered_at = self._checked_at = 0.0  # when an answer came last, or was first waited for
         self.users = 0  # tasks that hold it; owned by HotPool
@@ -203,12 +203,12 @@ class HotConnection:
                 self._on_nodes(batch, statement, named)
             self._queue(batch, statement, parameters, asked=statement)
         self._pgconn.pipeline_sync()
-        if not is_whole:  # behind a Sync, so that it runs whatever came before: it ends what has failed as well
+        if not is_whole:  # after a Sync, so that it always runs, and also ends a failed transaction
             self._queue(batch, COMMIT)
             self._pgconn.pipeline_sync()
             batch.syncs = 2
         self._begun = COMMIT not in given and (self._begun or given[0] is BEGIN)
-        if self._pgconn.flush():  # the rest when the socket takes it; answers are read meanwhile
+        if self._pgconn.flush():  # the rest is sent when the socket accepts it; answers are read meanwhile
             self._loop.add_writer(self._socket, self._write)
             sent = sum(len(value) for each in values for value in each if value is not None)
             self.bulky = self.bulky or sent > BULKY_BYTES
@@ -268,7 +268,7 @@ class HotConnection:
         self._read()
         now, before = self._loop.time(), self._checked_at
         self._checked_at = now
-        if now - before > 4 * _WATCH_SECONDS:  # this process stood still: there may be more to read
+        if now - before > 4 * _WATCH_SECONDS:  # this process was suspended: there may be more to read
             self._answered_at = now
         if self._in_flight and now - self._answered_at > UNANSWERED_SECONDS:
             self.gave_up = True

@@ -15,7 +15,7 @@ from broker.observability.log import reason
 
 WAIT_SECONDS = 5.0  # for a connection, when all are in use
 _PROBE_SECONDS = 0.25
-_FULL_SECONDS = 10.0  # for which a server that has no connection left is not asked for this one again
+_FULL_SECONDS = 10.0  # after which a server without free connections is asked again for this one
 
 
 class HotPool:
@@ -45,8 +45,8 @@ class HotPool:
         self._waited = waited
         self._connect = connect
         self._went, self._came = went, came
-        self._free = size  # how many more may be in use; none while somebody waits
-        self._waiting: deque[asyncio.Future[None]] = deque()  # for one that is given back, and may be in use then
+        self._free = size  # how many more may be in use; 0 while tasks wait
+        self._waiting: deque[asyncio.Future[None]] = deque()  # tasks that wait for a connection to be returned
         self._idle: list[HotConnection] = []
         self._made: WeakSet[HotConnection] = WeakSet()
         self._closed = False
@@ -112,7 +112,7 @@ class HotPool:
         """Gives up a use of the pool: to the request that has waited longest, if there is one."""
         while self._waiting:
             freed = self._waiting.popleft()
-            if not freed.done():  # who waited has been cancelled
+            if not freed.done():  # the waiting task was cancelled
                 freed.set_result(None)
                 return
         self._free += 1
@@ -140,7 +140,7 @@ class HotPool:
     async def _dispose_of(self, connection: HotConnection) -> None:
         if connection.gave_up:
             self._check_server(f"it did not answer for {UNANSWERED_SECONDS:.0f} s")
-            await self._close_idle()  # they would be found out one by one
+            await self._close_idle()  # otherwise each would fail only when it is used
         await connection.close()
 
     def _take(self) -> HotConnection | None:

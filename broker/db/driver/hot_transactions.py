@@ -10,7 +10,7 @@ from broker.db.driver.statements import BEGIN, COMMIT
 from broker.model.errors import Aborted, NotAsExpected
 from broker.model.preview import Undone
 
-_TRIES = 5  # of a call that met somebody else
+_TRIES = 5  # of a call that conflicts with another one
 
 T = TypeVar("T")
 

@@ -1,4 +1,6 @@
-"""Commits of several nodes whose end one of them has not heard of: Citus ends them, within a minute (L1)."""
+"""Commits on several nodes of whose outcome one node has not been informed.  Citus resolves them within a minute
+(L1).
+"""
 
 from datetime import datetime
 
@@ -8,9 +10,9 @@ from broker.db.driver.database import Connection
 from broker.model.errors import Unavailable
 from broker.observability.state_changes import StateChanges
 
-_CHECKS = 20  # what is merely under way is over by then
+_CHECKS = 20  # transactions that are merely in progress have ended by then
 _PATIENT_CHECKS = 100
-_BY_CITUS = "citus_"  # begin the names of what others have not prepared
+_BY_CITUS = "citus_"  # the prefix of transactions that Citus itself has prepared
 _KIND = "commits in doubt"
 
 

@@ -1,9 +1,9 @@
-"""Locks between brokers that are about more than a row: empty tables of the broker's schema, and names.
+"""Locks between brokers that concern more than a row: empty tables of the broker's schema, and names.
 
-A role that may not write to a table cannot lock it, so no other role of the database can take these.  Advisory
-locks are open to every role, and pg_locks shows their keys to all (docs/decisions/0083).  A lock belongs to a
-transaction.  Work that consists of several transactions has it held by another session (`held`).  That session has
-neither a snapshot nor a transaction id meanwhile, so it delays no vacuum and no index build.
+A role that may not write to a table cannot lock it, so no other role of the database can take these locks.
+Advisory locks are available to every role, and pg_locks shows their keys to all (docs/decisions/0083).  A lock
+belongs to a transaction.  For work that consists of several transactions another session holds the lock (`held`).
+That session has neither a snapshot nor a transaction id meanwhile, so it delays no vacuum and no index build.
 """
 
 from collections.abc import AsyncIterator
@@ -15,16 +15,16 @@ from sqlalchemy import text
 from broker.db.driver.database import Connection, Database, ResourceConnection
 from broker.db.driver.statements import Statement
 
-MAKING_PARTITIONS = "lock_partitions"  # one process at a time makes them
+MAKING_PARTITIONS = "lock_partitions"  # one process at a time creates them
 CLEANING_UP = "lock_cleanup"  # one process at a time drops and deletes
-DROPPING = "lock_dropping"  # held alone by what drops the log, shared by what refers to messages there
-DECLARING = "lock_declaring"  # one process at a time makes a project as files declare it
+DROPPING = "lock_dropping"  # exclusive for dropping the log, shared for references to its messages
+DECLARING = "lock_declaring"  # one process at a time applies declarations
 MEASURING = "lock_measuring"  # one process at a time measures the tables
-REPORTING_EVENTS = "lock_events"  # one process at a time looks for events
+REPORTING_EVENTS = "lock_events"  # one process at a time detects events
 LOCKS = (MAKING_PARTITIONS, CLEANING_UP, DROPPING, DECLARING, MEASURING, REPORTING_EVENTS)
 
-# Until the end of the transaction no partition is dropped and no straggler deleted.  To be taken before anything of
-# the log is read (docs/decisions/0031-operations.md).
+# Until the end of the transaction no partition is dropped and no straggler deleted.  It must be taken before the
+# log is read (docs/decisions/0031-operations.md).
 HOLD_RETENTION = Statement(b"hold_retention", f"LOCK TABLE {DROPPING} IN ROW SHARE MODE".encode())
 
 _LOCK_NAME = text("SELECT lock_name(:name)")
@@ -73,6 +73,7 @@ async def held(database: Database, name: str, *, wait: bool) -> AsyncIterator[He
         elif not await try_lock(connection, name):
             yield None
             return
-        # Behind the SELECT of try_lock, whose portal would keep its snapshot until another statement replaces it.
+        # Sent after the SELECT of try_lock, whose portal would keep its snapshot until another statement replaces
+        # it.
         await connection.execute(_UNLIMITED)
         yield Held(connection)

@@ -1,11 +1,11 @@
-"""Steps that have the event loop for long: who has them waits before each, in the way that the caller says.
+"""Long steps on the event loop: their owner waits before each, as its caller specifies.
 
-What a step costs is known before, in the unit of fairness/loop_turns.py.
+The cost of a step is known beforehand, in the unit of fairness/loop_turns.py.
 """
 
 from collections.abc import Awaitable, Callable
 
-Turn = Callable[[int], Awaitable[None]]  # waits until a step may be done, which costs so much
+Turn = Callable[[int], Awaitable[None]]  # waits until a step of this cost may run
 
 
 async def at_once(cost: int) -> None:

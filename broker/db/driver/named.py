@@ -1,7 +1,7 @@
-"""Runs statements that are not hot in the form for the tables that the connection is to (db/driver/statements.py).
+"""Runs statements that are not hot, in the form for the tables of the connection (db/driver/statements.py).
 
-A second form that is a function takes the same connection and parameters as `fetch` or `change`, and returns what
-these do.
+A second form that is a function takes the same connection and parameters as `fetch` or `change`, and returns the
+same result.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,7 @@
-"""Pools of connections to the nodes of a cluster, a pool for each that a URL names (docs/decisions/0059).
+"""Pools of connections to the nodes of a cluster, one for each node that a URL names (docs/decisions/0059).
 
-What is about a shard goes to the node that has it: there it is run at once, elsewhere it would be passed on.  Where
-that is not known, or the node is not named, any other does as well.
+A statement that concerns a shard is sent to the node that has the shard, where it runs at once; any other node
+would forward it.  If the node is not known, or not named, any other node is used.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.hot_pool import HotPool
 from broker.db.driver.shard_nodes import ShardNodes, own_group
 
-# A connection that was to go to a node which did not answer, and went to another: so long it is used all the same.
+# For so long a connection is used that was meant for a node which did not answer, and went to another one.
 _ASTRAY_SECONDS = 30.0
 
 

@@ -1,8 +1,8 @@
-"""Notifications that only brokers can read and send.
+"""Seals notifications, so that only brokers can read and send them.
 
-Every role of a database may LISTEN and NOTIFY on any channel.  So what brokers tell each other is encrypted and
-authenticated with a key that is in their schema (docs/decisions/0083).  A role without the key learns no name, and
-what it sends is not believed.
+Every role of a database may LISTEN and NOTIFY on any channel.  So messages between brokers are encrypted and
+authenticated with a key that is in their schema (docs/decisions/0083).  A role without the key learns no names, and
+its notifications are ignored.
 """
 
 import base64

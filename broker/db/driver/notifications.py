@@ -1,15 +1,16 @@
-"""Wake-ups between broker processes, over LISTEN and NOTIFY.
+"""Wake-ups between broker processes, by LISTEN and NOTIFY.
 
-Each schema has its own channels. Two have payloads, which are sealed (notification_seal.py): `broker_wake` carries
-what may be claimed now, as words: `s12` (shard 12 has new messages), `r7` (subscription 7 has redeliveries, or
-another time for them). `broker_resources` carries the name of a topic or subscription that changed; nothing if
-that is too long, and then any may have changed. Two have none: `broker_access` means that a credential or a policy
-has changed, `broker_outbox` that the transaction of an application has committed something (docs/decisions/0050).
-Any role of the database can send these two. Each costs a process at most a query, and no query while one is under
-way.
+Each schema has its own channels.  Two have payloads, which are sealed (notification_seal.py).  `broker_wake`
+carries what may be claimed now, as words: `s12` (shard 12 has new messages), `r7` (subscription 7 has redeliveries,
+or another time for them).  `broker_resources` carries the name of a topic or subscription that changed; an empty
+payload means that the name is too long, and that any may have changed.  The other two have no payload:
+`broker_access` means that a credential or a policy has changed, `broker_outbox` that the transaction of an
+application has committed rows (docs/decisions/0050).  Any role of the database can send these two.  Each costs a
+process one query at most, and none while a query is in progress.
 
-A lost notification costs time, never a message: pulls also look for themselves.  So do all, where a database knows
-neither: the function `notify_brokers` (migration 0057) does nothing there, and `listen` says so.
+A lost notification delays messages but loses none, because pulls also poll.  All processes poll if the database
+does not support notifications: the function `notify_brokers` (migration 0057) then does nothing, and `listen`
+reports it.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -25,7 +26,7 @@ from broker.db.driver.notification_seal import MAX_TEXT, NotificationSeal, read_
 from broker.db.driver.postgres_errors import translate_errors
 
 _WAKE, _RESOURCES, _OUTBOX, _ACCESS = "broker_wake", "broker_resources", "broker_outbox", "broker_access"
-_SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
+_SILENCE_SECONDS = 5.0  # without a notification, after which the connection is checked
 _ANSWER_SECONDS = 5.0
 
 _NOTIFY_WAKE = statements.hot("notify_wake")

@@ -1,9 +1,10 @@
-"""A psycopg connection that a silent server cannot hold up.
+"""A psycopg connection that a silent server cannot block.
 
-A server that is stopped, or vanished, says nothing; TCP notices neither soon.  Left to itself psycopg waits for
-ever, and when the task that waits is cancelled it asks that same server to end the statement and waits for that
-(with a libpq before 17 in a call that blocks).  Here whatever ends a wait before its answer closes the connection:
-that takes no time, and PostgreSQL undoes what was not committed (client_connection_check_interval tells it soon).
+A server that is stopped, or has vanished, sends nothing, and TCP takes long to notice either.  psycopg by itself
+waits for ever; when the waiting task is cancelled, it asks the same server to cancel the statement and waits for
+that (with a libpq before 17 in a call that blocks).  Here a wait that ends before its answer closes the
+connection.  This takes no time, and PostgreSQL rolls back what was not committed (client_connection_check_interval
+lets it notice soon).
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from broker.db.driver.replication import is_unreplicated, unreplicated
 _INTERVAL_SECONDS = 0.1  # between two checks, as psycopg's own
 _ROLLBACK_SECONDS = _CHECK_SECONDS = 2.0
 
-# Past statement_timeout (db/driver/database.py) nothing will come.
+# After statement_timeout (db/driver/database.py) no answer will arrive.
 PATIENCE_SECONDS = 35.0
 
 RV = TypeVar("RV")
@@ -43,7 +44,7 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
     def __init__(self, pgconn: PGconn, row_factory: AsyncRowFactory[TupleRow] = tuple_row) -> None:
         super().__init__(pgconn, row_factory)
         self._unreplicated = False
-        self._written = Written()  # by the transaction that is open; of use with `say_two_phases` alone
+        self._written = Written()  # by the open transaction; used only with `say_two_phases`
         self._say_two_phases = b""
         self.add_notice_handler(self._noticed)
 
@@ -106,7 +107,7 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
         """Raises OperationalError unless the server answers soon: the connection may have been idle for long."""
         with self._less_patient(_CHECK_SECONDS):
             autocommit = self.autocommit
-            await self.set_autocommit(True)  # else this would begin a transaction
+            await self.set_autocommit(True)  # otherwise this would begin a transaction
             await self.execute(b"SELECT 1")
             await self.set_autocommit(autocommit)
 

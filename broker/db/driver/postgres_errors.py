@@ -1,7 +1,7 @@
-"""The meaning of PostgreSQL's errors for callers: one table for SQLSTATEs, one for connections that fail.
+"""The meaning of PostgreSQL's errors for callers: one table for SQLSTATEs, and one for connections that fail.
 
-A text names what was seen.  It quotes of PostgreSQL's own words only those that are about the server as a whole:
-other errors can repeat values, passwords and addresses.
+The messages describe the condition.  They quote PostgreSQL's own messages only if these concern the server as a
+whole, because other errors may contain values, passwords and addresses.
 """
 
 import re
@@ -25,7 +25,7 @@ ALL_IN_USE = "All connections of this broker to the database are in use; try aga
 _LOST = "The connection to the database was lost; try again."
 _STOPS = "The database is starting or shutting down; try again."
 
-# SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
+# SQLSTATE (or its class) -> the error for the caller.  Unavailable: the same call may succeed when it is repeated.
 ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.DeadlockDetected, Aborted, "The call met a concurrent change; try it again."),
     (pg.UniqueViolation, Aborted, "The call met a concurrent change; try it again."),
@@ -46,7 +46,7 @@ ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (PoolExhausted, Unavailable, ALL_IN_USE),
 )
 
-# What a connection says that could not be made, or broke: libpq has no SQLSTATE for these.
+# Messages of connections that could not be made, or broke: libpq has no SQLSTATE for these.
 _FULL = re.compile(
     r"too many connections for (role|database) \"[^\"]*\""
     r"|sorry, too many clients already"

@@ -1,4 +1,4 @@
-"""A standby that reads may go to: connections of its own, and where it is in the primary's log."""
+"""A standby for reads: its connections, and its position in the primary's WAL."""
 
 from broker.db.driver.connection_parameters import connection_parameters
 from broker.db.driver.database import HOT, Hot
@@ -8,7 +8,7 @@ from broker.db.driver.patient_connection import PatientConnection
 from broker.db.driver.statements import Statement
 from broker.db.replica_lag import WalPoint
 
-# Not by files: these are of PostgreSQL's own, and read no table.
+# These statements are not in files, because they are PostgreSQL's own and read no table.
 _WRITTEN = Statement(
     b"written",
     b"SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::int8, system_identifier, false "
@@ -51,7 +51,7 @@ class Replica:
 
     def hot(self) -> Hot:
         """A connection for statements that read.  Raises a BrokerError for whatever goes wrong in the block."""
-        return Hot(self._pool, None, lambda _: None)  # who asked reads the primary instead, and tells
+        return Hot(self._pool, None, lambda _: None)  # the caller reads the primary instead, and reports it
 
     async def _connect(self) -> HotConnection:
         return HotConnection(await PatientConnection.connect(autocommit=True, **self._parameters))

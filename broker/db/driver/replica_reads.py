@@ -1,11 +1,12 @@
-"""Reads of calls that change nothing: on a replica if one is configured and near enough, else on the primary (L2).
+"""Runs the reads of read-only calls on a replica, if one is configured and close enough, or else on the primary
+(L2).
 
     primary ──a pass finds that it follows, and is near──► replica
        ▲───it is away, behind, promoted, or no copy────────┘
 
-Nobody sees less on a replica than was answered before the call: the primary says where its log is, and the replica
-is read once it is there, or not at all.  A read that may be `late` does not wait for that: what it gets is as old
-as the last pass allows.  Whatever goes wrong on the replica is tried again on the primary.
+A client never sees an older state on a replica than in an earlier answer: the primary reports its WAL position, and
+the replica is read only once it has reached that.  A read that may be `late` does not wait for that; its data is at
+most as old as the last check allows.  A read that fails on the replica is repeated on the primary.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from broker.observability.state_changes import StateChanges
 
 PASS_SECONDS = 1.0
 _ANSWER_SECONDS = 3.0  # of the replica, in a pass
-_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.2)  # seconds, until it has what was answered before
+_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.2)  # seconds between checks of the replica's position
 _TROUBLE = ("replicas", "")
 
 T = TypeVar("T")

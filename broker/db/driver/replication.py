@@ -1,4 +1,4 @@
-"""Commits that a standby was to have, and does not."""
+"""Commits that a standby should have confirmed, and has not."""
 
 from psycopg import OperationalError
 from psycopg.errors import Diagnostic

@@ -1,6 +1,7 @@
-"""On which node of a cluster each shard lies, as far as this process has asked (docs/decisions/0059).
+"""The node of each shard in a cluster, as far as this process has queried it (docs/decisions/0059).
 
-What is known may be old, for shards move.  Any node passes on what is another's: a detour is all that it costs.
+The cached nodes may be outdated, because shards move.  Any node forwards statements for the shards of others, so
+this only costs a detour.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from broker.model.errors import BrokerError
 
 logger = logging.getLogger(__name__)
 
-KNOWN_SECONDS = 30.0  # after which it is asked again, for what is used
+KNOWN_SECONDS = 30.0  # after which the nodes of shards in use are queried again
 _MOST = 100_000  # shards
 
 _OWN_GROUP = Statement(b"own_group", b"SELECT groupid FROM pg_catalog.pg_dist_local_group")
@@ -44,7 +45,7 @@ class ShardNodes:
     def __init__(self, ask: Callable[[Collection[int]], Awaitable[Mapping[int, int]]]) -> None:
         """`ask(shard_ids)`: the numbers of their nodes; it may raise a BrokerError."""
         self._ask = ask
-        self._known: dict[int, tuple[int | None, float]] = {}  # and when it was asked
+        self._known: dict[int, tuple[int | None, float]] = {}  # with the time of the query
         self._wanted: set[int] = set()
         self._asking: asyncio.Task[None] | None = None
 

@@ -1,8 +1,8 @@
-"""The statements that are files: <name>.sql beside the module that runs it, loaded by name at import.
+"""Statements in files: <name>.sql beside the module that runs it, loaded by name at import.
 
-What PostgreSQL logs and prepares is the text without its comments.  A hot statement says the types of its
-parameters in a comment of its own, `-- parameters: shard_id int8, now timestamptz`: they are sent in binary.  What
-its rows are made of it says in another, `-- columns: shard_id, head`: they come as named tuples of these.
+The text that PostgreSQL prepares and logs has no comments.  A hot statement declares the types of its parameters in
+the comment `-- parameters: shard_id int8, now timestamptz`; they are sent in binary.  It declares the columns of
+its rows in the comment `-- columns: shard_id, head`; rows are named tuples of these.
 
 A statement that Citus does not run, or runs slowly, on distributed tables has a second form, which is a second file
 beside the first.  Modules load and send the first.  A connection to distributed tables finds the second by its name
@@ -63,7 +63,7 @@ class Statement:
         if not self.columns:
             return tuple
         row: Any = namedtuple("Row", self.columns)  # type: ignore[misc]  # of what types, PostgreSQL knows
-        return partial(tuple.__new__, row)  # as its _make, without Python
+        return partial(tuple.__new__, row)  # like its _make, but implemented in C
 
     @cached_property
     def parts_written(self) -> int:

@@ -1,4 +1,4 @@
-"""Changes to tables, and their sizes, which Citus has in other ways for distributed tables (db/citus/engine.py)."""
+"""Changes and sizes of tables, which need other commands for tables that Citus distributes (db/citus/engine.py)."""
 
 from typing import Any
 

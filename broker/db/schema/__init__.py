@@ -1,1 +1,1 @@
-"""The tables of the broker: definitions, migrations, checks of a database."""
+"""The tables of the broker: definitions, migrations, and checks of a database."""

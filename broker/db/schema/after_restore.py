@@ -1,9 +1,9 @@
-"""A database that was restored goes on where no id has been given out yet.
+"""Prepares a restored database: it continues with ids that were never given out.
 
-It is as it was at some time before, and what was published since is gone: yet somebody may remember those ids, to
-tell a repeat.  So each shard leaves out as many sequences as could have been given out: one for each microsecond
-since the newest time that the database knows of, and a second's more.  One that is restored twice to the same time
-leaves out more the second time: also what was published in between.
+The database has an earlier state, and the messages published since are lost; but clients may remember their ids, to
+recognize repeats.  So each shard skips as many sequences as could have been given out: one for each microsecond
+since the newest time in the database, and one second more.  A database that is restored twice to the same time
+skips more the second time, to cover what was published in between.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from broker.model.message_id import FIRST_ID_SEQ, SEQUENCES_PER_SHARD
 from broker.observability.log import reason
 
 _MARGIN = 1_000_000
-_RESOURCES_A_SECOND = 100  # that were made since, at the most
+_RESOURCES_A_SECOND = 100  # that may have been created since, at most
 NUMBERED = ("topics", "subscriptions", "snapshots", "shards", "payload_schemas", "payload_schema_revisions")
 
 _KNOWN_TIME = """
@@ -36,7 +36,7 @@ _KNOWN_TIME = """
         SELECT max(last_active_at) FROM subscriptions
     ) AS known (at)
 """
-# What is frozen stays so: `frozen_at` is the head.
+# Frozen topics stay frozen: `frozen_at` is the head.
 _LEAVE_OUT = """
     UPDATE shards SET head = head + %(gap)s, frozen_at = frozen_at + %(gap)s, last_id_seq = last_id_seq + %(gap)s
     WHERE head + %(gap)s < %(end)s AND last_id_seq + %(gap)s < %(last)s
@@ -74,7 +74,7 @@ def _go_on(database_url: str, schema: str) -> Gap:
     parameters = connection_parameters(database_url, schema=schema, application_name=APPLICATION_NAME)
     with psycopg.connect(**parameters) as connection, connection.transaction():
         lock_migrations(connection, schema)
-        connection.execute("LOCK TABLE processes")  # from here on no broker can begin
+        connection.execute("LOCK TABLE processes")  # from here on no broker can start
         refuse_brokers(connection, schema)
         [(known_until, now)] = read_known_time(connection)
         gap = max(0, (now - (known_until or now)) // timedelta(microseconds=1)) + _MARGIN

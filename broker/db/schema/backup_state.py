@@ -1,9 +1,9 @@
-"""What a database that was restored must have, so that brokers may serve from it: what belongs together was saved
-together, and nothing is behind what was given out.
+"""Checks that a restored database is consistent, so that brokers may serve from it.
 
-A backup of one moment (pg_dump, a base backup with its WAL) has all that by itself.  What breaks it: tables that
-were dumped one by one, a restore that ended half way, rows that were put in by hand.  Nothing is changed, and
-brokers may run meanwhile: all is read as of one moment.
+Tables that belong together must be of the same moment, and no counter may be behind the values that were given
+out.  A backup of one moment (pg_dump, a base backup with its WAL) satisfies this by itself.  It is violated by
+tables that were dumped one by one, by an incomplete restore, and by rows that were inserted by hand.  The check
+changes nothing and reads everything in one snapshot, so brokers may run meanwhile.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from broker.db.schema.after_restore import NUMBERED, read_known_time
 from broker.db.schema.schema_state import saying_why
 from broker.model.message_id import FIRST_ID_SEQ
 
-# What must not be: its name, and how many there are.
+# Problems: the name of each, and its count.
 _FLAWS = {
-    # A shard's newest batch is its last by publish time, for neither goes back.
+    # A shard's newest batch is the last one by publish time, because publish times and sequences never decrease.
     "messages past the head of their shard": """
         SELECT count(*) FROM shards AS s
         CROSS JOIN LATERAL (

@@ -1,7 +1,7 @@
-"""What a broker relies on where its tables are distributed is tried before it serves them.
+"""Tests the guarantees that a broker relies on with distributed tables, before it serves them.
 
-That what is sent together is undone together (docs/decisions/0040), through a connection as the hot statements have
-it; and that nodes keep what they have answered.
+Statements that are sent together must be rolled back together (docs/decisions/0040), through a connection like that
+of the hot statements; and nodes must keep what they have confirmed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from broker.model.errors import Aborted, Unavailable
 
 _Connection = psycopg.Connection[Any]
 
-# A row of no shard and no subscription, as they are numbered from 1.
+# A row that belongs to no shard and no subscription, because these are numbered from 1.
 _KEY = (("shard_id", "int8"), ("subscription_id", "int8"))
 _INSERT = Statement(
     b"probe_insert",
@@ -26,7 +26,7 @@ _INSERT = Statement(
 )
 _FIND = Statement(b"probe_find", b"SELECT FROM cursors WHERE shard_id = $1 AND subscription_id = $2", _KEY)
 _DELETE = Statement(b"probe_delete", b"DELETE FROM cursors WHERE shard_id = $1 AND subscription_id = $2", _KEY)
-_SHARDS = range(-16, 0)  # as many tries, until one is on a node that answers
+_SHARDS = range(-16, 0)  # one is tried after the other, until one is on a node that answers
 
 _SETTINGS = """
     SELECT nodename || ':' || nodeport, result
@@ -68,7 +68,7 @@ async def _undoes(database: Database, key: dict[str, int]) -> bool:
     try:
         async with database.hot() as connection:
             await connection.run((_INSERT, key), (_INSERT, key))
-    except Aborted:  # the second is in the way of the first
+    except Aborted:  # the second conflicts with the first
         pass
     async with database.hot() as connection:
         [rows] = await connection.run((_FIND, key))

@@ -1,6 +1,6 @@
-"""The hot tables of a schema, distributed over the nodes of a Citus cluster by their shard_id.
+"""Distributes the hot tables of a schema over the nodes of a Citus cluster by their shard_id.
 
-All in one transaction, and Citus's catalog remembers it: a schema is distributed, or it is not.
+This is one transaction, recorded in Citus's catalog: a schema is distributed either completely or not at all.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ def _distribute_all(connection: _Connection, schema: str) -> int:
     missing = undistributed(connection, schema)
     if TABLES[0] in missing or any(_has_rows(connection, table) for table in missing):
         be_alone(connection, schema)
-    # One connection to each node, which sees what the transaction has done so far.
+    # One connection to each node, so that it sees the earlier changes of the transaction.
     connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
     _keep_what_is_known(connection)
     for table in missing:

@@ -1,7 +1,8 @@
-"""Whether a broker can work in a database that it can connect to.
+"""Checks whether a broker can work with a database that it can connect to.
 
-What a session can override, each session does (db/driver/connection_parameters.py).  What it cannot, such as the
-encoding, is checked here before anything is served or migrated, because it would fail some calls much later.
+Settings that a session can override are set by each session (db/driver/connection_parameters.py).  Those that it
+cannot, such as the encoding, are checked here before the broker serves or migrates, because they would make some
+calls fail much later.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ _READ_STATE = """
         extract(epoch FROM nullif(current_setting('transaction_timeout', true), '')::interval), 0
     )::float8
 """
-# Tables and sequences of the broker's schema that this role may not use as their owner may.  Those in `public` can
-# be anybody's.
+# Tables and sequences of the broker's schema on which this role lacks a right of their owner.  Those in `public`
+# may belong to other programs.
 _FOREIGN = """
     SELECT c.relname, pg_get_userbyid(c.relowner)
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -29,7 +30,7 @@ _FOREIGN = """
       AND NOT pg_has_role(c.relowner, 'USAGE')
     ORDER BY c.relname LIMIT 1
 """
-# A bound that is negative or zero is none.  A superuser may take the reserved connections too.
+# A bound that is negative or zero means no limit.  A superuser may also use the reserved connections.
 _BOUNDS = """
     SELECT bound, bound_at, allowed
     FROM (

@@ -1,4 +1,4 @@
-"""How many connections all broker processes of a schema may open, beside what the database allows."""
+"""Checks how many connections all broker processes of a schema may open, against the limit of the database."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -8,7 +8,7 @@ from psycopg import sql
 from broker.db.schema.fitness import connection_bound
 from broker.db.schema.schema_state import read_only_session, saying_why
 
-SPARE = 5  # a migration, a doctor, somebody's psql
+SPARE = 5  # for a migration, `broker doctor`, or a psql session
 BY_DEFAULT = 18  # connections that a process may open, by default
 _SEEN_WITHIN = "10 seconds"
 

@@ -1,7 +1,7 @@
-"""Whether hot statements may go to other nodes than the coordinator: those of --hot-database-url.
+"""Checks whether hot statements may go to nodes other than the coordinator: those of --hot-database-url.
 
-They must be of the same Citus cluster, and know the same schema.  Names and addresses tell little of that: a row
-that the coordinator has written must be seen through each of them.
+They must belong to the same Citus cluster, and know the same schema.  Names and addresses do not show this, so the
+check writes a row through the coordinator and reads it through each of the nodes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from broker.observability.log import reason
 
 _Connection = psycopg.Connection[Any]
 
-_SHARDS = range(-16, 0)  # as many tries, until one is on a node that answers; there are no such shards
+_SHARDS = range(-16, 0)  # tried in turn, until one is on a node that answers; no such shards exist
 _KEY = sql.SQL("WHERE shard_id = %s AND subscription_id = %s")
 
 

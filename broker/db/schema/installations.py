@@ -1,4 +1,6 @@
-"""Where the broker's tables are in a database: in a schema of their own, whatever else the database is used for."""
+"""Installations: the broker's tables in a schema of their own, in a database that may be used for other purposes as
+well.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +16,7 @@ _Connection = psycopg.Connection[Any]
 VERSION_TABLE = "alembic_version"
 _SETTING = "--database-schema (BROKER_DATABASE_SCHEMA)"
 
-# Tables of the baseline that no other program has all of.
+# Tables of the baseline; no other program has all of them.
 _MARKS = ["cursors", "delivery_attempts", "message_batches", "shards", "subscriptions", "topics", VERSION_TABLE]
 
 _INSTALLED = """

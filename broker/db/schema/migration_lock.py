@@ -1,4 +1,4 @@
-"""One process at a time migrates a schema: whoever has its version table locked."""
+"""The lock on a schema's version table, which lets only one process migrate at a time."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from psycopg.errors import LockNotAvailable
 from broker.db.schema.installations import VERSION_TABLE
 from broker.db.schema.migration_waits import MigrationUnderWay
 
-# It conflicts with itself and with vacuum, but not with what writes the revision.
+# It conflicts with itself and with vacuum, but not with the statement that writes the revision.
 _LOCK = sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT")
 
 

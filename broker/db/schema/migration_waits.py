@@ -1,7 +1,7 @@
-"""Migrating beside brokers at work: never long in the queue for a lock, again and again, and who stands in the way.
+"""Migrates while brokers are running: limits waits for locks, repeats them, and reports what blocks them.
 
-A statement that waits for a table's lock lets nobody else have it meanwhile: behind an ALTER that waits for a
-forgotten transaction all publishes wait as well.  So it waits shortly, lets the others through, and tries again.
+A statement that waits for a lock on a table blocks all later ones: behind an ALTER that waits for a forgotten
+transaction, all publishes wait as well.  So it waits only shortly, lets the others proceed, and tries again.
 """
 
 import logging
@@ -45,7 +45,7 @@ class Patience:
 
     lock_seconds: float = 2.0  # a publish is refused when the flush before it takes 3
     pause_seconds: float = 3.0
-    total_seconds: float = 300.0  # from the first time that a lock could not be had
+    total_seconds: float = 300.0  # since a lock was first unavailable
 
 
 class LockHeld(Exception):

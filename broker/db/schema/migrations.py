@@ -1,4 +1,4 @@
-"""Bringing the schema up, by Alembic."""
+"""Migrates the schema, by Alembic."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,11 +1,12 @@
-"""An index for a table at work, partitioned or not: built beside publishes and claims, which wait for nothing.
+"""Builds an index on a table in use, partitioned or not, without delaying publishes or claims.
 
-For migrations; a revision that builds one does nothing else, for it is not one transaction:
+For migrations.  A revision that builds an index does nothing else, because the build is not one transaction:
 
     def upgrade() -> None:
         build_index_online("message_batches_by_size", "message_batches", "(shard_id, size)")
 
-Begun again, it goes on where it was cut short: what an interrupted CREATE INDEX CONCURRENTLY left is dropped.
+When it is started again after an interruption, it continues: what an interrupted CREATE INDEX CONCURRENTLY left
+behind is dropped.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from alembic import op
 from psycopg import sql
 from psycopg.errors import UndefinedTable
 
-# Building waits for transactions that are older, and nobody but vacuum and the janitor waits for it meanwhile.
+# Building waits for older transactions.  Meanwhile only vacuum and the janitor wait for it.
 _BUILD_LOCK_SECONDS = 60
 _MAX_NAME = 63
 
@@ -53,7 +54,8 @@ def build(connection: _Connection, name: str, table: str, definition: str) -> No
         _build_one(connection, name, table, definition)
         return
     if _ask(connection, _IS_VALID, name) is None:
-        # On the parent alone, at once; from now on each new partition gets its part when it is attached.
+        # On the parent only, which takes no time; from now on each new partition gets its index when it is
+        # attached.
         _do(connection, "CREATE INDEX {} ON ONLY {} " + definition, name, table)
     for (partition,) in connection.execute(_PARTITIONS_WITHOUT, [table, name]).fetchall():
         part = f"{partition}_{name}"

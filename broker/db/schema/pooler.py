@@ -1,8 +1,8 @@
-"""Whether what a URL leads to is PostgreSQL, or a pool before it that the broker cannot work through.
+"""Checks whether a URL leads to PostgreSQL itself, or to a connection pool that the broker cannot use.
 
-A broker's session has settings of its own, prepared statements and LISTEN.  A pool that gives each transaction
-another session of the server (PgBouncer, pool_mode=transaction) keeps none of them, and says nothing: its brokers
-would not hear each other.
+A broker's session has settings, prepared statements and LISTEN.  A pool that assigns another session of the server
+to each transaction (PgBouncer, pool_mode=transaction) loses all of them without an error, and the brokers would
+miss each other's notifications.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-_ROUNDS = 10  # in one of them others may have taken the session that would have told
+_ROUNDS = 10  # in a single round, another client may use the session that would show it
 _BACKEND = "SELECT pg_backend_pid()"
 _INSTEAD = "give the URL of PostgreSQL itself (the broker has pools of its own)"
 

@@ -1,4 +1,4 @@
-"""Commits in two phases whose end a node of a Citus cluster has not heard of: for who looks at a database."""
+"""Reports two-phase commits of whose outcome a node of a Citus cluster has not been informed, for operators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where a standby is beside its primary, for who looks at both once."""
+"""Reports the position of a standby relative to its primary once, for operators."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
-"""What revisions are written with: scripts of several statements, and the SQL functions by name.
+"""Functions for revisions: scripts of several statements, and SQL functions by name.
 
-Each function is a file, functions/<name>.sql, that creates or replaces it: a revision that changes a function edits
-the file and installs it by name.  PL/pgSQL looks up tables and columns when a function runs, so the baseline may
-install a function whose columns only come with a later revision.
+Each function is a file, functions/<name>.sql, that creates or replaces it.  A revision that changes a function
+edits the file and installs it by name.  PL/pgSQL looks up tables and columns when a function runs, so the baseline
+may install a function whose columns are added by a later revision.
 """
 
 from importlib.resources import files

@@ -1,7 +1,7 @@
-"""The broker processes that work on a schema, for what may only happen while none does.
+"""The broker processes that use a schema, for operations that require that there are none.
 
-A process writes its heartbeat into `processes` once a second.  Sessions alone prove nothing: any program can call
-itself `broker`.
+A process writes its heartbeat into `processes` once a second.  Sessions alone prove nothing, because any program
+can call itself `broker`.
 """
 
 from datetime import timedelta
@@ -37,7 +37,7 @@ def be_alone(connection: _Connection, schema: str) -> None:
     Raises MigrationUnderWay, BrokersAtWork.
     """
     lock_migrations(connection, schema)
-    refuse_brokers(connection, schema)  # before any lock, which would only be in their way
+    refuse_brokers(connection, schema)  # before any lock, which would only block them
     connection.execute("LOCK TABLE processes")
     refuse_brokers(connection, schema)
 

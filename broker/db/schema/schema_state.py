@@ -1,6 +1,6 @@
-"""Which schema a database has, and whether this broker can serve it: without Alembic, which only migrations need.
+"""Reads the revision of a database's schema, and checks whether this broker can serve it.
 
-Each process of a broker asks that when it starts.
+Every process of a broker does so when it starts, without Alembic, which only migrations need.
 """
 
 import re
@@ -27,7 +27,7 @@ MIN_SERVER_VERSION = 15
 
 _MIGRATION = re.compile(
     r"(0001_baseline|\d{4}_min_\d{4}(?=_.))(?:_.+)?\.py"
-)  # the file of a revision; alembic.ini has its form
+)  # the file name of a revision; alembic.ini defines it
 
 _SCHEMAS_OF_OTHERS = """
     SELECT nspname FROM pg_catalog.pg_namespace
@@ -123,7 +123,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
             remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
         problem = why_not_served_distributed(connection, found.schema)
         if not problem and is_distributed(connection, found.schema):
-            from broker.db.schema.citus_probe import why_not_relied_on  # slow to import, and seldom needed
+            from broker.db.schema.citus_probe import why_not_relied_on  # slow to import, and rarely needed
 
             problem = why_not_relied_on(connection, database_url, found.schema)
         bound = connection_bound(connection)

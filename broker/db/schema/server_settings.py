@@ -1,4 +1,4 @@
-"""What of a PostgreSQL's own settings matters to a broker."""
+"""The settings of a PostgreSQL server that matter to a broker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """The schema, as SQLAlchemy Core metadata.
 
-It must equal what the migrations build (tests/db/migrations); partitions come and go and are not part of it.  Hot
-tables are keyed by shard_id first: a shard is the unit of order, of locking and of distribution.
+It must equal the result of the migrations (tests/db/migrations), except for partitions, which are created and
+dropped at run time.  The keys of hot tables begin with shard_id, because a shard is the unit of order, of locking
+and of distribution.
 """
 
 from typing import Any
@@ -38,7 +39,7 @@ from broker.db.driver.locks import LOCKS
 
 metadata = MetaData()
 
-# What the migrations make beside the tables and the functions (db/schema/revision_steps.py).
+# Objects that the migrations create besides tables and functions (db/schema/revision_steps.py).
 VIEWS = ("messages", "straggler_messages", "known_shards", "held_claims")
 
 
@@ -64,22 +65,22 @@ topics = Table(
     # The fields without a column, in the API's JSON (core/catalog/columns.py).
     Column("settings", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("created_at", DateTime(timezone=True), nullable=False),
-    # Null: messages are checked against no schema.  One that is gone is in no row of `payload_schemas`.
+    # Null: messages are not checked.  A schema that was deleted has no row in `payload_schemas`.
     Column("schema_id", BigInteger),
     Column("schema_encoding", Text),
     Column("first_revision_id", Text),
     Column("last_revision_id", Text),
     # Why publishes are refused (model/freeze.py); null: they are not.
     Column("frozen", JSONB(none_as_null=True)),
-    # JSON, null for none; text, since the order of what is in it is nobody's to change
+    # JSON, null for none; stored as text because the order within it must not change
     Column("message_transforms", Text),
-    # Ordering keys are in so many of its shards, the first ones; null: in all (docs/decisions/0051).
+    # Ordering keys use only the first so many shards; null: all (docs/decisions/0051).
     Column("key_shards", Integer),
-    # Of `message_retention`, if it has nanoseconds (core/catalog/columns.py).
+    # The text of `message_retention`, if it has nanoseconds (core/catalog/columns.py).
     Column("exact_durations", JSONB(none_as_null=True)),
 )
 
-# A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
+# `last_active_at`: about when the subscription was last used.  Shortly before it expires it is watched, last at
 # `idle_watched_at`, for `idle_watched` in all (core/expiration/expiration.py).
 subscriptions = Table(
     "subscriptions",
@@ -103,29 +104,30 @@ subscriptions = Table(
     Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
     Column("idle_watched_at", DateTime(timezone=True)),
     Column("message_transforms", Text),  # as of topics
-    # Null: attributes alone decide.  Else `filter_path` is true wherever the filter may be
-    # (core/filtering/jsonpath.py).
+    # Null: the filter reads only attributes.  Otherwise `filter_path` is true for every message that the filter may
+    # match (core/filtering/jsonpath.py).
     Column("body_path", JsonPath),
-    # Null: since it was made, as far as is known, messages are pushed where they are now, or pulled.
+    # Null: as far as is known, messages have been pushed to the present endpoint, or pulled, since the subscription
+    # was created.
     Column("endpoint_set_at", DateTime(timezone=True)),
     Column("exact_durations", JSONB(none_as_null=True)),  # as of topics
-    # Null: the filter is what it was when the subscription was made.  Else the filters before it, `filter` alone
-    # decides about messages published from `filter_changed_at` on, and so do these paths.
+    # Null: the filter has not changed since the subscription was created.  Otherwise the earlier filters; `filter`
+    # alone applies to messages published from `filter_changed_at` on, and so do these paths.
     Column("earlier_filters", JSONB(none_as_null=True)),
     Column("filter_changed_at", DateTime(timezone=True)),
     Column("newest_filter_path", JsonPath),
     Column("newest_body_path", JsonPath),
-    # Every broker process reads all push subscriptions, now and then.
+    # Every broker process periodically reads all push subscriptions.
     Index(
         "subscriptions_push_idx",
         "subscription_id",
         postgresql_where=text("settings -> 'pushConfig' ? 'pushEndpoint' AND NOT detached"),
     ),
-    # Once a second those with a dead-letter topic are looked at.
+    # Subscriptions with a dead-letter topic are read once a second.
     Index(
         "subscriptions_dead_letter_idx", "subscription_id", postgresql_where=text("dead_letter_topic IS NOT NULL")
     ),
-    # Once a minute those with webhook secrets are.
+    # Subscriptions with webhook secrets are read once a minute.
     Index(
         "subscriptions_secrets_idx",
         "subscription_id",
@@ -145,14 +147,14 @@ snapshots = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
 )
 
-# "payload" apart from the schema of the database.
+# Named "payload" to distinguish it from the schema of the database.
 payload_schemas = Table(
     "payload_schemas",
     metadata,
     Column("schema_id", BigInteger, Identity(always=True), primary_key=True),
     Column("name", Text(collation="C"), nullable=False, unique=True),
     Column("type", Text, nullable=False),
-    # What a commit is asked for; null: what Google asks for.
+    # The compatibility that a commit must preserve; null: that which Google requires.
     Column("compatibility", Text),
 )
 
@@ -164,7 +166,7 @@ payload_schema_revisions = Table(
     Column("schema_id", BigInteger, nullable=False),
     Column("revision_id", Text, nullable=False),
     Column("definition", Text, nullable=False),
-    # Of protobuf's: a FileDescriptorSet, and the name of the message in it.
+    # For protobuf: a FileDescriptorSet, and the name of the message in it.
     Column("compiled", LargeBinary),
     Column("root_message", Text),
     Column("created_at", DateTime(timezone=True), nullable=False),
@@ -196,7 +198,7 @@ schedules = Table(
     ),
 )
 
-# What became of the last ticks of each.
+# The outcomes of each schedule's last ticks.
 schedule_ticks = Table(
     "schedule_ticks",
     metadata,
@@ -209,9 +211,9 @@ schedule_ticks = Table(
     Column("message_id", Text, nullable=False),
 )
 
-# Long work, "projects/p/operations/…" (features/operations/operation.py).  `progress` is where it goes on, `counts`
-# what became of what it has met: a step changes both in the transaction in which it works, and takes the row's lock
-# for it.
+# Long-running operations, "projects/p/operations/…" (features/operations/operation.py).  `progress` is the point
+# from which the operation continues, `counts` its results so far: a step locks the row and changes both in the
+# transaction in which it works.
 operations = Table(
     "operations",
     metadata,
@@ -236,8 +238,8 @@ operations = Table(
     Index("operations_ended_idx", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
 )
 
-# A part of an import, by its number: written in the transaction that stores its messages, so that a part that is
-# sent again is known.  `digest`: SHA-256 of what was sent.
+# A part of an import, by its number.  It is written in the transaction that stores the messages of the part, so
+# that a part that is sent again is recognized.  `digest`: SHA-256 of the part as it was sent.
 imported_parts = Table(
     "imported_parts",
     metadata,
@@ -251,7 +253,7 @@ imported_parts = Table(
     Index("imported_parts_time_idx", "imported_at"),
 )
 
-# What was set for a project, "projects/p".  Its dead letters of before `dead_letters_until` have been counted.
+# The settings of a project, "projects/p".  Dead letters before `dead_letters_until` have been counted.
 project_settings = Table(
     "project_settings",
     metadata,
@@ -260,7 +262,7 @@ project_settings = Table(
     Column("dead_letters_until", DateTime(timezone=True), nullable=False),
 )
 
-# What is so just now, and was told of (features/events/event_detection.py).
+# Conditions that hold and were reported (features/events/event_detection.py).
 event_conditions = Table(
     "event_conditions",
     metadata,
@@ -285,9 +287,9 @@ waiting_events = Table(
 
 # --- Push ------------------------------------------------------------------------------------------------
 
-# How deliveries to a push subscription's endpoint go, as the process that delivers to it last wrote it down; no row
-# means nothing to tell.  `retry_at` before `changed_at`: since then it waits for slots.  Deliveries go by
-# `paused_reason` alone; a pull subscription that is paused has a row, too.
+# The state of a push subscription's endpoint, as last written by the process that delivers to it; no row means that
+# there is nothing to report.  A `retry_at` before `changed_at` is the time since which the endpoint has been
+# waiting for slots.  Only `paused_reason` pauses deliveries; a paused pull subscription has a row, too.
 push_states = Table(
     "push_states",
     metadata,
@@ -295,7 +297,7 @@ push_states = Table(
     Column("breaker", Text, nullable=False),
     Column("changed_at", DateTime(timezone=True), nullable=False),
     Column("consecutive_failures", Integer, nullable=False),
-    # Not "window": that is a word of SQL's.
+    # Not "window", which is a keyword of SQL.
     Column("window_size", Integer, nullable=False),
     Column("outstanding_requests", Integer, nullable=False),
     Column("retry_at", DateTime(timezone=True)),
@@ -327,7 +329,7 @@ push_failures = Table(
     PrimaryKeyConstraint("subscription_id", "failure_id"),
 )
 
-# The keys that sign the OIDC tokens of pushes: one signs from `signs_from` on until the next one does, and is
+# The keys that sign the OIDC tokens of pushes.  A key signs from `signs_from` on until the next one does, and is
 # published until `published_until`.
 signing_keys = Table(
     "signing_keys",
@@ -340,9 +342,8 @@ signing_keys = Table(
 
 # --- Broker processes ------------------------------------------------------------------------------------
 
-# The broker processes that run: each push subscription is delivered by one of them.  `version` is the newest schema
-# that a process knows.  `connections`: how many those
-# projects have to it whose connections are limited.
+# The running broker processes; each push subscription is delivered by one of them.  `version` is the newest schema
+# that a process knows.  `connections`: the number of its connections for each project that has a limit.
 processes = Table(
     "processes",
     metadata,
@@ -353,8 +354,8 @@ processes = Table(
     Column("database_connections", Integer, nullable=False),
 )
 
-# Who pulls and streams (core/pulling/reader.py), as each process (`process_key`) last wrote it down.  Not logged:
-# after a crash of the server it is written anew within seconds.
+# Readers (core/pulling/reader.py), as last written by each process (`process_key`).  The table is unlogged: after a
+# crash of the server it is written again within seconds.
 readers = Table(
     "readers",
     metadata,
@@ -377,7 +378,7 @@ readers = Table(
     prefixes=["UNLOGGED"],
 )
 
-# What was set for a project, "projects/p": {"publishMessages": 100, …}.
+# The quotas of a project, "projects/p": {"publishMessages": 100, …}.
 project_quotas = Table(
     "project_quotas",
     metadata,
@@ -386,9 +387,9 @@ project_quotas = Table(
     Column("principal_limits", JSONB, nullable=False),
 )
 
-# The buckets that all processes share (features/quotas/quota_bucket.py); `principal` is empty for that of a
-# project. `held` is of the time `balanced_at`, and less than 0 in debt; `usage`: a second, lately.  After a crash
-# of the server all are full again: not logged, so that no commit here waits for the disk.
+# The buckets that all processes share (features/quotas/quota_bucket.py); `principal` is empty for the bucket of a
+# project.  `held` is the value at `balanced_at`, and negative in debt; `usage`: the recent rate per second.  The
+# table is unlogged, so that no commit here waits for the disk; after a crash of the server all buckets are full.
 quota_buckets = Table(
     "quota_buckets",
     metadata,
@@ -404,9 +405,9 @@ quota_buckets = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
-# What the broker's tables took when they were measured last, by the limit that brokers were given
-# (--database-size-max): those with the same limit pause and resume publishing together.  `is_full`: it is paused.
-# After a crash of the server it is measured again: not logged, so that no commit here waits for the disk.
+# The size of the broker's tables when it was last measured, by the limit of the brokers (--database-size-max):
+# those with the same limit pause and resume publishing together.  `is_full`: publishing is paused.  The table is
+# unlogged, so that no commit here waits for the disk; after a crash of the server the size is measured again.
 table_sizes = Table(
     "table_sizes",
     metadata,
@@ -418,14 +419,15 @@ table_sizes = Table(
     prefixes=["UNLOGGED"],
 )
 
-# How far behind each subscription was when it was sampled last (features/lag_board); only the sampler writes here.
-# A subscription without a row has not been sampled; a row outlives its subscription by some minutes.  A row at rest
-# (no backlog, and no message published since the sample before) is not written again while nothing changes: what it
-# says was found again by each pass.  `oldest_unacked_at`: the publish time of the oldest message that is not acked;
+# The lag of each subscription when it was last sampled (features/lag_board); only the sampler writes this table.  A
+# subscription without a row has not been sampled; a row outlives its subscription by some minutes.  A row at rest
+# (no backlog, and no message published since the previous sample) is not written again while nothing changes: every
+# pass confirms its values.  `oldest_unacked_at`: the publish time of the oldest message that is not acknowledged;
 # null: there is none.  `is_estimated`: `undelivered_messages` is an estimate, as `undelivered_bytes` always is.
-# `published_messages`: what was ever published to the shards of its topic.  The rates are messages a second since
-# the sample before; null: there was none.  `details`: what is shown beside (features/lag_board/sample.py).  After a
-# crash of the server it is sampled again: not logged.
+# `published_messages`: the number of messages that were ever published to the shards of its topic.  The rates are
+# in messages a second since the previous sample; null: there was none.  `details`: further values that are shown
+# (features/lag_board/sample.py).  The table is unlogged: after a crash of the server the subscriptions are sampled
+# again.
 lag_samples = Table(
     "lag_samples",
     metadata,
@@ -447,9 +449,9 @@ lag_samples = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
-# The subscriptions of a project in one order of their samples, as they were when its pass of `began_at` had sampled
-# the project: lists page through it (features/lag_board/list_page.py).  `subscription_ids` descend in what
-# `order_by` names.
+# The subscriptions of a project in an order of their samples, as of the pass of `began_at`, once it had sampled the
+# project; lists page through it (features/lag_board/list_page.py).  `subscription_ids` are in descending order of
+# the value that `order_by` names.
 lag_orders = Table(
     "lag_orders",
     metadata,
@@ -461,9 +463,9 @@ lag_orders = Table(
     prefixes=["UNLOGGED"],
 )
 
-# One row: the pass over all subscriptions that is under way since `began_at` (null: none is), which has sampled
-# those with names up to `after`.  The last one that is complete began at `sampled_at` (null: none is).  The process
-# that has locked the row samples, and the next one may do so from `next_at` on.
+# One row: the pass over all subscriptions in progress, which began at `began_at` (null: there is none), and has
+# sampled those with names up to `after`.  The last complete pass began at `sampled_at` (null: there was none).  The
+# process that has locked the row samples; the next process may do so from `next_at` on.
 lag_passes = Table(
     "lag_passes",
     metadata,
@@ -475,19 +477,19 @@ lag_passes = Table(
     prefixes=["UNLOGGED"],
 )
 
-# Each is locked as a whole, and has neither columns nor rows (db/driver/locks.py).
+# Tables that are only locked as a whole; they have neither columns nor rows (db/driver/locks.py).
 lock_tables = tuple(Table(name, metadata) for name in LOCKS)
 
-# A transaction inserts a name and deletes it again, and has it until it ends: nobody sees a row.
+# A transaction that inserts a name and deletes it again holds the name until its end; no row is ever visible.
 locked_names = Table("locked_names", metadata, Column("name", Text, primary_key=True))
 
-# One row: what seals notifications (db/driver/notification_seal.py).
+# One row: the key that seals notifications (db/driver/notification_seal.py).
 notification_keys = Table("notification_keys", metadata, Column("key", LargeBinary, primary_key=True))
 
 # --- Access ----------------------------------------------------------------------------------------------
 
-# One row.  `version` is raised by whatever changes a credential or a policy, in the same transaction; `credentials`
-# is the version at which a credential changed last.
+# One row.  Every change of a credential or a policy increments `version` in the same transaction; `credentials` is
+# the version of the last change of a credential.
 access_version = Table(
     "access_version",
     metadata,
@@ -496,7 +498,7 @@ access_version = Table(
     Column("credentials", BigInteger, nullable=False),
 )
 
-# What changed with each of the newest versions: `project` is "projects/p", or empty if all projects are affected;
+# The changes of the newest versions: `project` is "projects/p", or empty if all projects are affected;
 # `credentials`: a credential changed.  A version without rows may have changed anything.
 access_changes = Table(
     "access_changes",
@@ -519,7 +521,7 @@ service_accounts = Table(
     Index("service_accounts_project_idx", "project", "email"),
 )
 
-# Of a key only the public half is kept (PEM).
+# Only the public half of a key is stored (PEM).
 service_account_keys = Table(
     "service_account_keys",
     metadata,
@@ -530,8 +532,8 @@ service_account_keys = Table(
     Index("service_account_keys_email_idx", "email", "key_id"),
 )
 
-# `digest`: SHA-256 of the key, which has 256 random bits of its own.  `resources`: those that it is restricted to;
-# empty: its project.
+# `digest`: SHA-256 of the key, which has 256 random bits.  `resources`: those that it is restricted to; empty: its
+# project.
 api_keys = Table(
     "api_keys",
     metadata,
@@ -551,8 +553,8 @@ access_token_keys = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
 )
 
-# Who has which roles on a resource and all below it; `resource` is its name, "projects/p" and so on, and empty for
-# what is above projects.  `bindings`: [{"role": …, "members": […]}].
+# The policy of a resource, which also applies to everything below it.  `resource` is its name, "projects/p" and so
+# on, or empty for the level above projects.  `bindings`: [{"role": …, "members": […]}].
 policies = Table(
     "policies",
     metadata,
@@ -573,8 +575,8 @@ custom_roles = Table(
     Column("etag", LargeBinary, nullable=False),
 )
 
-# Who did what, and how often (`times`); `project` is empty where the resource is in none.  `is_change`: the call
-# changed something, so that denials may not displace this entry.
+# The audit log: which caller did what, and how often (`times`).  `project` is empty if the resource is in none.
+# `is_change`: the call changed something, so denials must not displace this entry.
 audit_entries = Table(
     "audit_entries",
     metadata,
@@ -596,13 +598,13 @@ audit_entries = Table(
 
 # --- The log (hot) ---------------------------------------------------------------------------------------
 
-# A topic's logs.  `head` is the last sequence given out; taking more holds the row until commit, so the order
-# of sequences is the order of commits, and dense.  `last_publish_time` never goes back within a shard.
-# While a topic is frozen `frozen_at` is its head: no broker, of whatever version, can take more.
-# `last_id_seq` is the last number given to a message that waits for its time (model/message_id.py).
-# `last_flush` is a number of the last flush that gave something out on a condition: its other statements see by it
-# whether it did (features/deduplication/identities.py).  `level`: what is in it is urgent, 0 the most; null: it is
-# not.
+# The logs of topics.  `head` is the last sequence that was given out.  Taking more locks the row until the commit,
+# so sequences are dense and in the order of commits.  `last_publish_time` never decreases within a shard.  While a
+# topic is frozen, `frozen_at` is its head, so that no broker of any version can take more.  `last_id_seq` is the
+# last number given to a scheduled message (model/message_id.py).  `last_flush` is the number of the last flush that
+# gave out sequences on a condition, by which its other statements see whether it did
+# (features/deduplication/identities.py).  `level`: the priority of urgent messages, 0 being the most urgent; null:
+# the messages are not urgent.
 shards = Table(
     "shards",
     metadata,
@@ -661,12 +663,12 @@ message_batches = Table(
     postgresql_partition_by="RANGE (publish_time)",
 )
 
-# Batches that would keep a whole partition, for a few messages that are still out (docs/decisions/0004).
+# Batches that would keep a whole partition because of a few outstanding messages (docs/decisions/0004).
 straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 
-# Messages that wait for `due_at`.  Who deletes a row delivers or cancels the message: whoever appends it to the log
-# does both in one transaction.  `id_seq` is what its id is made of, now and in the log; `ttl`, for how many
-# microseconds it is delivered once it is there (null: for as long as it is retained).
+# Messages that are scheduled for `due_at`.  Deleting a row delivers or cancels the message: the transaction that
+# appends it to the log also deletes its row.  `id_seq` is the number from which its id is derived, before and
+# after.  `ttl`: its time to live in microseconds once it is published (null: for as long as it is retained).
 scheduled_messages = Table(
     "scheduled_messages",
     metadata,
@@ -682,8 +684,8 @@ scheduled_messages = Table(
     Index("scheduled_messages_due_idx", "shard_id", "due_at", "id_seq"),
 )
 
-# The places in the log of those whose time has come: a row for each, as long as the log has it, and then (from
-# `gone_at` on) as long as deliveries are recorded.
+# The positions of scheduled messages that were published.  A row exists as long as the log has the message, and
+# then (from `gone_at` on) as long as deliveries are recorded.
 scheduled_ids = Table(
     "scheduled_ids",
     metadata,
@@ -697,8 +699,9 @@ scheduled_ids = Table(
     Index("scheduled_ids_gone_idx", "gone_at", postgresql_where=text("gone_at IS NOT NULL")),
 )
 
-# `digest` of a message's identity (features/deduplication/identity.py), and what its id is made of.  One may have
-# several rows: the newest counts.  Partitions go as a whole when no topic's window reaches back so far.
+# The `digest` of a message's identity (features/deduplication/identity.py), and the number from which its id is
+# derived.  An identity may have several rows, of which the newest counts.  A partition is dropped when no topic's
+# window reaches back so far.
 message_identities = Table(
     "message_identities",
     metadata,
@@ -710,9 +713,10 @@ message_identities = Table(
     postgresql_partition_by="RANGE (published_at)",
 )
 
-# Nothing on the way of a message reads it: the log has the message no more (docs/decisions/0048).  A row for each,
-# as long as its partition would be there or a dead letter of it may come back.  `seq`: where it stood; null: it was
-# still to come.  `states`: the subscriptions that it had got to, by how (features/retraction/retraction.py).
+# Retracted messages, which the log does not have any more; the path of a message does not read this table
+# (docs/decisions/0048).  A row exists as long as the partition of its message would exist, or a dead letter of it
+# may be redriven.  `seq`: its sequence; null: it was still scheduled.  `states`: the subscriptions that had
+# received it, by delivery state (features/retraction/retraction.py).
 retracted_messages = Table(
     "retracted_messages",
     metadata,
@@ -726,19 +730,20 @@ retracted_messages = Table(
     Column("states", JSONB(none_as_null=True)),
     Column("replacement_shard_id", BigInteger),
     Column("replacement_id_seq", BigInteger),
-    Column("cancelled", Boolean),  # before its time came; null: it was retracted
+    Column("cancelled", Boolean),  # before its scheduled time; null: it was retracted
     Index("retracted_messages_seq_idx", "shard_id", "seq"),
     Index("retracted_messages_publish_time_idx", "publish_time"),
 )
 
 # --- Delivery (hot) --------------------------------------------------------------------------------------
 
-# A subscription's position in one shard: all before (next_publish_time, next_seq) has been claimed.  Its row lock
-# is the claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq`
-# was ever the subscription's (none: it is older than this column).  `due_first`: whose turn it is, of redeliveries
-# and fresh messages (core/claiming/transaction/allocation.py).  `filter_changed_at`: no claim may use a filter that
-# was read earlier (docs/decisions/0077); a cursor made after the change needs none, for who has not heard of it
-# knows no such shard.
+# The position of a subscription in one shard: all messages before (next_publish_time, next_seq) have been claimed.
+# Its row lock is the claim lock.  Nothing is due before `due_floor`, and nothing is claimed while it is `paused`.
+# Messages before `first_seq` never belonged to the subscription (null: it is older than this column).  `due_first`:
+# whether redeliveries or fresh messages have the next turn (core/claiming/transaction/allocation.py).
+# `filter_changed_at`: no claim may use a filter that was read earlier (docs/decisions/0077).  A cursor that was
+# created after the change needs no such time, because a process that does not know of the change does not know the
+# shard either.
 cursors = Table(
     "cursors",
     metadata,
@@ -751,21 +756,21 @@ cursors = Table(
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("due_first", Boolean, nullable=False, server_default=text("true")),
     Column("filter_changed_at", DateTime(timezone=True)),
-    # One index for both questions: the cursor of a subscription in a shard, and all cursors of a subscription.
+    # One index for two lookups: the cursor of a subscription in a shard, and all cursors of a subscription.
     PrimaryKeyConstraint("subscription_id", "shard_id"),
     postgresql_with={"fillfactor": "50"},
 )
 
-# Messages that are out: one row per response, a bit of `open` per sequence of `seqs`, in order.
-# `acked` is kept for exactly-once subscriptions only: a bit for each that was acked under this attempt.
+# Outstanding messages: one row per response, with a bit of `open` for each sequence of `seqs`, in order.  `acked`
+# is set only for exactly-once subscriptions: a bit for each message that was acknowledged under this attempt.
 #
-# A row with an ordering key is that key's: as long as it is there, other messages of the key wait (A6).  Of its
-# sequences the first `out_count` are out under the attempt id, the others came back with them and wait, each with
-# its attempt number so far; `retry_at` is when the first of those may go out.  `waiting` are the sequences in which
-# further messages of the key wait, as far as the cursor has come.
+# A row with an ordering key belongs to that key: while it exists, other messages of the key wait (A6).  The first
+# `out_count` of its sequences are outstanding under the attempt id.  The others came back with them and wait, each
+# with its attempt number so far; `retry_at` is the time from which the first of them may be delivered.  `waiting`
+# are the sequences in which further messages of the key wait, up to the cursor.
 #
-# `failure` is how the attempt has failed, once it has (model/dead_letter.py).  `redriven` (null: not so): messages
-# that came back from a dead-letter topic; they are delivered however old they are (docs/decisions/0031).
+# `failure` is how the attempt failed, if it did (model/dead_letter.py).  `redriven` (null: no): the messages were
+# redriven from a dead-letter topic; they are delivered however old they are (docs/decisions/0031).
 delivery_attempts = Table(
     "delivery_attempts",
     metadata,
@@ -807,7 +812,7 @@ delivery_attempts = Table(
     postgresql_with={"fillfactor": "70"},
 )
 
-# What a snapshot holds of one shard: the cursor, and copies of the delivery attempts that were out.
+# The content of a snapshot for one shard: the cursor, and copies of the delivery attempts that were outstanding.
 snapshot_positions = Table(
     "snapshot_positions",
     metadata,
@@ -834,10 +839,10 @@ snapshot_outstanding = Table(
     PrimaryKeyConstraint("snapshot_id", "shard_id", "attempt_id", "part"),
 )
 
-# The place of a dead letter (shard_id, publish_time, seq), that of its message, and why the message was
-# dead-lettered (model/dead_letter.py).  `resolution` (null: it was not resolved) and the columns that follow are
-# those of features/dead_letters/dead_letter_state.py.  A row without a resolution goes with its dead letter,
-# another one KEPT later.
+# The position of a dead letter (shard_id, publish_time, seq), that of its message, and why the message was
+# dead-lettered (model/dead_letter.py).  `resolution` (null: it is not resolved) and the columns after it are
+# explained in features/dead_letters/dead_letter_state.py.  A row without a resolution is deleted with its dead
+# letter, any other one KEPT later.
 dead_letters = Table(
     "dead_letters",
     metadata,
@@ -863,9 +868,9 @@ dead_letters = Table(
     Index("dead_letters_publish_time_idx", "publish_time"),
 )
 
-# What happened to messages of a shard for a subscription (model/journal.py), each row in the transaction that it
-# tells of.  `bucket` is that of all its sequences, or SPAN; `number` is in the order of what happened to any one
-# message.
+# The journal: what happened to messages of a shard for a subscription (model/journal.py).  Each row is written in
+# the transaction that it reports.  `bucket` is that of all its sequences, or SPAN; `number` orders the rows of any
+# one message.
 delivery_journal = Table(
     "delivery_journal",
     metadata,
@@ -885,8 +890,9 @@ delivery_journal = Table(
     Index("delivery_journal_number_idx", "subscription_id", "number"),
 )
 
-# Who acknowledged which messages of a bucket of sequences (core/records/delivery_record.py), as it was written at
-# `recorded_at`, within a second or so.  Nothing on the way of a message reads it, and partitions are dropped whole.
+# The record of deliveries: who acknowledged which messages of a bucket of sequences
+# (core/records/delivery_record.py), written at `recorded_at`, within about a second.  The path of a message does
+# not read it, and partitions are dropped as a whole.
 delivery_records = Table(
     "delivery_records",
     metadata,
@@ -904,9 +910,9 @@ delivery_records = Table(
 
 # --- The catalog's copy of what hot tables say -----------------------------------------------------------
 
-# On one server these are views, and writes to them do nothing.  Where shards are distributed over nodes they are
-# tables of the catalog's own, so that a topic is read without querying all nodes: whoever writes the hot table
-# writes its copy too (docs/decisions/0053).
+# On one server these are views, and writes to them do nothing.  If shards are distributed over nodes, they are
+# tables of the catalog, so that a topic can be read without querying all nodes: code that writes the hot table also
+# writes the copy (docs/decisions/0053).
 known_shards = table(
     "known_shards", column("shard_id", BigInteger), column("topic_id", BigInteger), column("level", Integer)
 )
@@ -915,8 +921,8 @@ held_claims = table("held_claims", column("subscription_id", BigInteger))
 # --- The outbox of applications' transactions ------------------------------------------------------------
 
 # A message (of `topic_id`), or acks or nacks (of `subscription_id`), written by the function write_outbox_message
-# or write_outbox_acks in a transaction of the user's, `xid`.  Who deletes a row relays it: whoever appends a
-# message to the log does both in one transaction.  `name`: of the topic or subscription; `wakes`: the first of its
+# or write_outbox_acks in a transaction of an application, `xid`.  The transaction that deletes a row of a message
+# also appends the message to the log.  `name`: of the topic or subscription; `wakes`: the first row of its
 # transaction.
 outbox = Table(
     "outbox",
@@ -938,7 +944,7 @@ outbox = Table(
     Index("outbox_xid_idx", "xid", "n"),
 )
 
-# Messages that could not be published any more when their transaction had committed, and why; kept for some days.
+# Messages that could not be published after their transaction had committed, and why; kept for some days.
 refused_messages = Table(
     "refused_messages",
     metadata,
@@ -953,9 +959,8 @@ refused_messages = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
-# One row.  Until `awake_until` some broker reads the outbox without a notification, and need not be told; of what
-# has a number up to `relayed_to` it has taken all that was committed then; of the projects in `behind` only what
-# has a number up to `behind_to`.
+# One row.  Until `awake_until` a broker polls the outbox, and need not be notified.  It has taken all rows up to
+# `relayed_to` that were committed then, but of the projects in `behind` only those up to `behind_to`.
 outbox_progress = Table(
     "outbox_progress",
     metadata,

@@ -1,4 +1,4 @@
-"""Making a project as files declare it: what `broker apply` does, and `broker serve --apply`."""
+"""Applies declarations to a project, for `broker apply` and `broker serve --apply`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

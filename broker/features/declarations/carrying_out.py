@@ -1,4 +1,4 @@
-"""Doing what a plan says, step by step; what is done stays done if a later step fails."""
+"""Executes a plan step by step.  Completed steps are not undone if a later step fails."""
 
 from broker.client.api import Api, Refused
 from broker.client.fields import snake

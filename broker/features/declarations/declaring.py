@@ -1,4 +1,4 @@
-"""Turns of processes that make projects as files declare them."""
+"""Turns of processes that apply declarations to projects."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,6 +1,6 @@
-"""The form in which declarations are compared: without what servers fill in, and with whole names.
+"""The normal form in which declarations are compared: without server defaults, and with full names.
 
-What exists and what a file says are brought into the same form; then they are equal, or there is something to do.
+The state of a project and the content of a file are brought into this form; then they are equal, or need a change.
 """
 
 from base64 import b64decode, b64encode

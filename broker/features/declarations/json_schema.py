@@ -1,4 +1,4 @@
-"""The format of declarations as a JSON Schema: for editors, and for what `apply` says of a mistake."""
+"""The format of declarations as a JSON Schema, for editors and for the error messages of `apply`."""
 
 from dataclasses import MISSING
 from datetime import timedelta

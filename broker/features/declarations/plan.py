@@ -1,4 +1,4 @@
-"""What is to be done, so that a project has what files declare.  Decides; does nothing."""
+"""Plans the changes by which a project gets what files declare.  This module decides; it changes nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What files declare."""
+"""Reads declarations from files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

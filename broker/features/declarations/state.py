@@ -1,4 +1,4 @@
-"""What a project has, as `apply` and `export` look at it."""
+"""Reads the state of a project, for `apply` and `export`."""
 
 from dataclasses import dataclass
 

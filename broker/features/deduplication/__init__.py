@@ -1,1 +1,1 @@
-"""Stores a message once that is published repeatedly within a window."""
+"""Stores messages only once that are published repeatedly within a window."""

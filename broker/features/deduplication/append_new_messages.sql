@@ -1,4 +1,5 @@
--- As append_messages, if take_new_sequences has given out sequences in this transaction.
+-- Appends messages as append_messages.sql does, if take_new_sequences.sql has given out sequences in this
+-- transaction.
 -- parameters: shard_id int8, count int8, lasts int8[], counts int8[], sizes int8[], ordering_keys text[],
 --     attributes packed jsonb[], data packed bytea[], shared_attributes packed jsonb[],
 --     ttls int8[], flush int8

@@ -1,5 +1,5 @@
--- Runs after take_new_sequences, and finds nothing if that has given out sequences: which messages are repeats, by
--- their number, and what the id of the first one is made of.
+-- Returns which messages are repeats, by their number, and the sequences from which the ids of the earlier messages
+-- are derived.  It runs after take_new_sequences.sql, and returns nothing if that has given out sequences.
 -- parameters: shard_id int8, digests packed uuid[], since timestamptz, flush int8
 -- columns: number, seq
 SELECT d.number, known.seq

@@ -1,8 +1,8 @@
-"""Flushes in which some messages may be repeats: what was published before is not stored again (J5).
+"""Flushes messages some of which may be repeats: a message that was published before is not stored again (J5).
 
-The head of the shard is locked first, so that whoever publishes the same message at the same time comes before or
-after.  A flush is one transaction and one round trip; if any of its messages is a repeat it changes nothing and
-says which, and what is left is sent again.  Nothing is locked while this process thinks.
+The head of the shard is locked first, so that concurrent publishes of the same message are ordered.  A flush is one
+transaction and one round trip.  If any of its messages is a repeat, it changes nothing and returns the repeats, and
+the other messages are sent again.  No lock is held while this process computes.
 """
 
 import random

@@ -1,4 +1,6 @@
-"""Repeats of messages: a publisher names a message by an attribute, and one of that name is the same (J5)."""
+"""Identities of messages: a publisher identifies a message by an attribute, and a message with the same id is a
+repeat (J5).
+"""
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b

@@ -1,5 +1,8 @@
--- What repeats of these messages are known by, if take_new_sequences has given out sequences in this transaction.
--- `ranks`: the how manieth of its sequences each has, or below 0 of its numbers for what comes later.
+-- Inserts the identities of messages, by which repeats are recognized, if take_new_sequences.sql has given out
+-- sequences in this transaction.
+--
+-- `ranks`: the rank of each message among the sequences that were given out, from 1; for a scheduled message the
+-- negative rank among the numbers.
 -- parameters: shard_id int8, count int8, later int8, digests packed uuid[], ranks int8[], flush int8
 INSERT INTO message_identities (shard_id, digest, seq, published_at)
 SELECT s.shard_id, d.digest,

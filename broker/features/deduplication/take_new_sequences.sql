@@ -1,5 +1,6 @@
--- Runs after lock_head.  As take_sequences and take_id_seqs, if no message of the flush is a repeat; else there is no
--- row.  Whether it has given out any the statements that follow see by `flush`, a number that no other flush has.
+-- Gives out sequences and numbers as take_sequences.sql and take_id_seqs.sql do, if no message of the flush is a
+-- repeat; otherwise there is no row.  It runs after lock_head.sql.  The statements that follow recognize by
+-- `flush`, a number that is unique to this flush, whether any were given out.
 -- parameters: shard_id int8, count int8, later int8, now timestamptz, digests packed uuid[], since timestamptz, flush int8
 -- columns: head, last_publish_time, last_id_seq
 UPDATE shards

@@ -1,1 +1,1 @@
-"""Messages that come later, at a time that their publisher names."""
+"""Scheduled messages, which are published at a time that their publisher names."""

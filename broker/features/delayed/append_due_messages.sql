@@ -1,4 +1,5 @@
--- As append_messages, of messages that waited for their time: `id_seqs` has what each one's id is made of.
+-- Appends messages as append_messages.sql does, for scheduled messages that are due.  `id_seqs`: the numbers from
+-- which the ids of the messages are derived.
 -- parameters: shard_id int8, count int8, lasts int8[], counts int8[], sizes int8[], ordering_keys text[],
 --     attributes packed jsonb[], data packed bytea[], shared_attributes packed jsonb[],
 --     ttls int8[], id_seqs int8[]

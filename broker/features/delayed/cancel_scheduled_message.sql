@@ -1,5 +1,5 @@
--- Waits for whoever is appending the message just now, and finds none then.  That it was cancelled is kept beside the
--- messages that were retracted.
+-- Deletes a scheduled message.  If another transaction is publishing the message, this waits for it and then
+-- deletes nothing.  The cancellation is recorded in the table of retracted messages.
 -- parameters: shard_id int8, id_seq int8, now timestamptz, by text
 -- columns: id_seq
 WITH cancelled AS (

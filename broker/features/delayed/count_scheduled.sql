@@ -1,4 +1,4 @@
--- How many messages wait for their time in some shards; no more than `most` of each shard are counted.
+-- Counts the scheduled messages of shards, at most `most` of each shard.
 -- parameters: shard_ids int8[], most int8
 -- columns: messages
 SELECT coalesce(sum(w.messages), 0)::int8 AS messages

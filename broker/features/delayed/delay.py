@@ -1,4 +1,4 @@
-"""Messages that are to come later: a publisher says so by an attribute, on topics that have it switched on (J1)."""
+"""Parses the attribute by which a publisher schedules a message, on topics with this extension (J1)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
--- Some of what waits on a topic that is gone.
+-- Deletes some of the scheduled messages of a shard whose topic was deleted.
 -- parameters: shard_id int8, limit int8
 DELETE FROM scheduled_messages AS m
 USING (

@@ -1,4 +1,5 @@
--- Some of those that were marked so long ago that no record tells of their messages any more.
+-- Deletes some of the ids that were marked by mark_scheduled_ids.sql so long ago that no record refers to their
+-- messages any more.
 DELETE FROM scheduled_ids AS d
 USING (
     SELECT i.shard_id, i.id_seq

@@ -1,4 +1,4 @@
-"""Registers delayed messages: their calls, and what publishes them when they are due."""
+"""Registers scheduled messages: their calls, and the worker that publishes them when they are due."""
 
 from datetime import timedelta
 from functools import partial

@@ -1,4 +1,4 @@
--- Each node reads all of its shards.
+-- Returns shards as find_scheduled_shards.sql does; each node reads all of its shards.
 -- columns: shard_id, due_at, open
 SELECT s.shard_id,
        (SELECT min(m.due_at) FROM scheduled_messages AS m WHERE m.shard_id = s.shard_id) AS due_at,

@@ -1,5 +1,6 @@
--- Each shard where messages wait for their time, and the time of the first of them: an index look-up or two a shard,
--- however many messages wait.  Frozen ones are left out: nothing can be appended there.  `open` false: the topic is gone.
+-- Returns the shards that have scheduled messages, and when the first of them is due.  It takes one or two index
+-- lookups for each shard, however many messages are scheduled.  Frozen shards are left out, because nothing can be
+-- appended to them.  `open` is false if the topic was deleted.
 -- columns: shard_id, due_at, open
 WITH RECURSIVE found (shard_id) AS (
     (SELECT shard_id FROM scheduled_messages ORDER BY shard_id LIMIT 1)

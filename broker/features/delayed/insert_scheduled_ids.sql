@@ -1,4 +1,5 @@
--- Runs after take_sequences in the same transaction: where the messages that waited came to stand.
+-- Records the sequences that scheduled messages got when they were published.  It runs after take_sequences.sql in
+-- the same transaction.
 -- parameters: shard_id int8, count int8, id_seqs int8[]
 INSERT INTO scheduled_ids (shard_id, id_seq, seq, publish_time)
 SELECT s.shard_id, m.id_seq, s.head - %(count)s + m.number, s.last_publish_time

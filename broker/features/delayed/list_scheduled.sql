@@ -1,4 +1,5 @@
--- A page of what waits for its time in some shards, the first due first, with the first `preview_bytes` of the data.
+-- Returns a page of the scheduled messages of shards, in the order in which they are due, with the first
+-- `preview_bytes` of their data.
 -- parameters: shard_ids int8[], after timestamptz, after_id_seq int8, after_shard_id int8, max_messages int8,
 --     preview_bytes int8
 -- columns: shard_id, id_seq, due_at, accepted_at, ordering_key, attributes, data, data_size

@@ -1,4 +1,4 @@
-"""The messages that wait for their time (J1)."""
+"""Reads lists of scheduled messages (J1)."""
 
 from collections.abc import Sequence
 

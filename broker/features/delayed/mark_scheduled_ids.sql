@@ -1,11 +1,11 @@
--- Mark some of those whose messages are in the log no more: neither in a partition nor among the stragglers,
--- nor may they come back from a dead letter.
+-- Marks some of the ids whose messages do not exist any more: they are neither in a partition nor among the
+-- stragglers, and no dead letter can bring them back.
 UPDATE scheduled_ids AS d
 SET gone_at = %(now)s
 FROM (
     SELECT i.shard_id, i.id_seq
     FROM scheduled_ids AS i
-    -- A join, because a dead letter lies in another shard, perhaps on another node, where NOT EXISTS cannot look.
+    -- A join, because a dead letter is in another shard, perhaps on another node, which NOT EXISTS cannot read.
     LEFT JOIN (SELECT source_shard_id, source_seq FROM dead_letters) AS l
         ON l.source_shard_id = i.shard_id AND l.source_seq = i.seq
     WHERE i.gone_at IS NULL AND i.publish_time < %(before)s AND l.source_seq IS NULL

@@ -1,4 +1,4 @@
-"""Pages of the messages that wait for their time, the first due first (J1)."""
+"""Pages of scheduled messages, in the order in which they are due (J1)."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The publish rule of delayed messages."""
+"""The publish rule of scheduled messages."""
 
 from functools import partial
 

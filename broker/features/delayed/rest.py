@@ -1,4 +1,4 @@
-"""Messages that are scheduled for a later time, extensions."""
+"""Listing, moving and cancelling scheduled messages; extensions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

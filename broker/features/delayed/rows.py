@@ -1,7 +1,7 @@
-"""Messages that are to come later: among those that wait, out of them into the log, or never (J1).
+"""Rows of scheduled messages: stored, published or cancelled (J1).
 
-Whoever deletes a row of `scheduled_messages` decides: a message is appended to the log by the transaction that
-deletes its row, or its row was deleted and it is never seen.
+Deleting a row of `scheduled_messages` decides about its message: the transaction that deletes the row either
+appends the message to the log, or the message is never delivered.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The rows of calls: scheduled messages."""
+"""Rows of the table of calls for scheduled messages."""
 
 from collections.abc import Sequence
 from functools import partial

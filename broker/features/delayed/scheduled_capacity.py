@@ -1,8 +1,8 @@
-"""How many messages of a topic may wait for their time: a bound that is kept without a counter (J1).
+"""Limits the number of scheduled messages of a topic, without a counter (J1).
 
-A process counts what waits, and may take a half of its share of what is left before it counts again; the last
-thousand as they come.  So it counts seldom while there is room, and all processes together pass the bound by what a
-few requests have at the most.  Who does not have messages delayed pays nothing.
+A process counts the scheduled messages, and may add half of its share of the rest before it counts again; for the
+last thousand it counts each time.  So it counts rarely while there is capacity, and all processes together exceed
+the limit by the messages of a few requests at most.  Topics without scheduled messages cost nothing.
 """
 
 import asyncio

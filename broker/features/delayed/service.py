@@ -1,4 +1,4 @@
-"""The messages of a topic that wait for their time: looked at, moved, cancelled; extensions (J1)."""
+"""Lists, moves and cancels the scheduled messages of a topic; extensions (J1)."""
 
 from collections.abc import Sequence
 from datetime import datetime

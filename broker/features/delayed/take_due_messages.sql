@@ -1,6 +1,7 @@
--- Takes messages whose time has come out of those that wait, the first ones, up to a number and about so many bytes.
--- What is being cancelled just now is passed by.  The transaction has locked the head of the shard (lock_heads.sql), in a
--- statement before this one: otherwise a later message could be appended before an earlier one of its key.
+-- Deletes and returns scheduled messages that are due, the earliest first, up to a number and about `max_bytes`.
+--
+-- Messages that are being cancelled are skipped.  The transaction has locked the head of the shard (lock_heads.sql)
+-- by an earlier statement: otherwise a later message could be appended before an earlier one of its key.
 -- parameters: shard_id int8, now timestamptz, max_messages int8, max_bytes int8
 -- columns: id_seq, due_at, ordering_key, attributes, data, ttl
 WITH due AS MATERIALIZED (

@@ -1,4 +1,4 @@
-"""Publishes messages when their time has come (J1)."""
+"""Publishes scheduled messages when they are due (J1)."""
 
 import asyncio
 from collections.abc import Collection

@@ -1,1 +1,1 @@
-"""Events: messages that tell operators what has begun or ended, on a topic of the project."""
+"""Events: messages on a topic of the project that tell operators which conditions have begun or ended."""

@@ -1,6 +1,8 @@
--- The dead letters of the projects that want events, since the last look.  One that is committed later than its
--- publish time plus the margin is not counted: its statement has timed out by then.  Nor are those of a subscription
--- that is gone: what was told of it is forgotten, and each look would tell of a first one.
+-- Counts the dead letters since the last run in projects that want events.
+--
+-- A dead letter that is committed later than its publish time plus the margin is not counted: its statement has
+-- timed out by then.  Neither are dead letters of a subscription that was deleted: the record of what was reported
+-- of it is deleted as well, so each run would report a first one.
 WITH watched AS (
     SELECT project, split_part(project, '/', 2) AS project_id, event_topic, dead_letters_until
     FROM project_settings
@@ -14,7 +16,7 @@ looked AS (
     FROM watched w
     WHERE p.project = w.project AND w.dead_letters_until < %(until)s::timestamptz
 ),
-letters AS MATERIALIZED (  -- where they lie on nodes they cannot be joined with tables of the coordinator's own
+letters AS MATERIALIZED (  -- distributed tables cannot be joined with local ones of the coordinator
     SELECT subscription, source_topic, publish_time, reason
     FROM dead_letters
     WHERE publish_time >= (SELECT min(dead_letters_until) FROM watched) AND publish_time < %(until)s::timestamptz

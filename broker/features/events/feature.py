@@ -1,4 +1,4 @@
-"""Registers events: the settings that name their topic, and what detects and publishes them."""
+"""Registers events: the settings that name their topic, and the worker that detects and publishes them."""
 
 from broker.core.context.core import Core
 from broker.core.process.periodic import PeriodicWorker

@@ -1,5 +1,5 @@
--- What is so just now in the projects that want events: of few rows each, for what goes well has none.  Nothing is
--- told of the topic that the events themselves go to.
+-- Returns the conditions that hold now in projects that want events.  Each part reads few rows, because resources
+-- in order have none.  Conditions of the topic to which the events are published are left out.
 WITH watched AS (
     SELECT split_part(project, '/', 2) AS project_id, project, event_topic
     FROM project_settings

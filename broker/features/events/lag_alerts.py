@@ -1,4 +1,4 @@
-"""Which subscriptions lag by so much that somebody wants to be told (F4)."""
+"""Finds subscriptions whose lag exceeds the limits of their alerts (F4)."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

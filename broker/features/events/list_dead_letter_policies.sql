@@ -1,5 +1,5 @@
--- The dead-letter policies of projects that want events whose topic is missing, or belongs to another project, which
--- may deny it.  Nothing is told of the subscriptions of the topic that the events themselves go to.
+-- Returns dead-letter policies in projects that want events whose topic is missing, or belongs to another project,
+-- which may deny access.  Subscriptions of the topic to which the events are published are left out.
 SELECT w.project, s.name AS subscription, s.dead_letter_topic AS topic, t.topic_id IS NOT NULL AS has_topic
 FROM project_settings w
 JOIN subscriptions s ON split_part(s.name, '/', 2) = split_part(w.project, '/', 2) AND w.event_topic <> s.topic

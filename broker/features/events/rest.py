@@ -1,4 +1,4 @@
-"""The settings of a project, an extension."""
+"""Reading and changing the settings of a project, an extension."""
 
 from typing import Any
 

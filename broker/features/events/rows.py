@@ -1,4 +1,4 @@
-"""Where a project's events go, what was told of, and the events that wait to be published (F4)."""
+"""Rows of events: the topic of a project's events, reported conditions, and events to publish (F4)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta

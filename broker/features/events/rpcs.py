@@ -1,4 +1,4 @@
-"""The rows of calls: the settings of a project: where its events are published."""
+"""Rows of the table of calls for the settings of a project, which name the topic of its events."""
 
 from collections.abc import Sequence
 from functools import partial

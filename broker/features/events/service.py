@@ -1,4 +1,4 @@
-"""Where a project's events go (F4).  What they tell of is features/events/worker.py's."""
+"""Reads and changes the topic of a project's events (F4).  features/events/worker.py detects events."""
 
 from broker.core.catalog import topic_rows as topics
 from broker.core.process.database_clock import DatabaseClock

@@ -1,8 +1,8 @@
 """Finds conditions that operators want to know of, and publishes events to the topics of their projects (F4).
 
-Every process has a watch; one at a time looks.  The conditions that are found and those that were reported are
-compared in one transaction, which also stores the events to publish: a crash loses none, and may publish one twice,
-with one `ce-id`.
+Every process has this worker, and one at a time runs.  The conditions that are found and those that were reported
+are compared in one transaction, which also stores the events to publish: a crash loses none, and may publish one
+twice, with the same `ce-id`.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,4 +1,6 @@
-"""Messages that expire: a publisher says so by an attribute, on topics that have it switched on (J3)."""
+"""Parses the attribute by which a publisher limits the time to live of a message, on topics with this extension
+(J3).
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,1 +1,1 @@
-"""Tries a filter on retained messages, and changes the filter of a subscription."""
+"""Tests a filter on retained messages, and changes the filter of a subscription."""

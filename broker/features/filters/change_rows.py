@@ -1,7 +1,7 @@
-"""Changing the filter of a subscription: earlier messages keep the verdict of the earlier filters.
+"""Changes the filter of a subscription.  The earlier filters still decide about earlier messages.
 
-A claim that holds a cursor uses the filter that the cursor was told of, or finds that it does not know it
-(docs/decisions/0077).
+A claim that locks a cursor uses the filter that was stored with the cursor, or finds that it does not know this
+filter (docs/decisions/0077).
 """
 
 from collections.abc import Mapping, Sequence

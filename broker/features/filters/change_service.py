@@ -1,4 +1,4 @@
-"""Changing a subscription's filter; an extension: Google's filters cannot be changed (A3)."""
+"""Changes the filter of a subscription, an extension: Google's filters cannot be changed (A3)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
--- What two filters match of the newest `max_scanned` messages of a shard, as far as they are retained.
+-- Counts what two filters match of the newest `max_scanned` retained messages of a shard.
 -- parameters: shard_id int8, retained_since timestamptz, max_scanned int8, before_path jsonpath,
 --     before_body_path jsonpath, after_path jsonpath, after_body_path jsonpath
 -- columns: scanned, before, after, both_match

@@ -1,4 +1,4 @@
-"""Registers changing filters, and trying them out."""
+"""Registers the calls that change and test filters."""
 
 from broker.core.context.core import Core
 from broker.core.resources.subscription_service import SubscriptionService

@@ -1,4 +1,4 @@
-"""The rows of calls: changing a filter, and trying one out."""
+"""Rows of the table of calls for changing and testing filters."""
 
 from collections.abc import Sequence
 from functools import partial

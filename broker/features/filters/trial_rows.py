@@ -1,4 +1,4 @@
-"""Trying a filter on the log without any subscription (A3)."""
+"""Evaluates a filter on the log, without a subscription (A3)."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Trying a filter on the messages that are there, before any subscription has it (A3); an extension."""
+"""Tests a filter on retained messages, before any subscription has it (A3); an extension."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import astuple

@@ -1,1 +1,1 @@
-"""Exports retained messages, imports messages, copies a topic to another."""
+"""Exports retained messages, imports messages, and copies topics."""

@@ -1,11 +1,11 @@
-"""Messages in Avro's object container files: a schema, and blocks of records that a marker ends.
+"""Messages in Avro's object container files: a schema, and blocks of records that end with a marker.
 
 https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 
-Names and types of fields are those of the files that Google's Cloud Storage subscriptions write with metadata.
-fastavro writes files.  What others have written is read here: fastavro unpacks a block however large that gets, a
-schema that is nested too deep ends the process, and no other thread runs while it reads a map of millions of
-entries, for which a few compressed bytes are enough.
+The names and types of fields are those of the files that Google's Cloud Storage subscriptions write with metadata.
+fastavro writes files.  Files of other programs are parsed here, because fastavro has three problems: it
+decompresses a block whatever its size, a schema with too deep nesting crashes the process, and no other thread runs
+while it reads a map of millions of entries, for which a few compressed bytes are enough.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Copies as operations: shard after shard, in the order of the log (G2)."""
+"""Runs copies as operations: one shard after another, in the order of the log (G2)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Copies: messages that a topic retains are published anew on a topic (G2); an extension."""
+"""Starts copies, which publish the retained messages of a topic on another topic (G2); an extension."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What a topic retains, one message after the other, for who takes them as they come (G2); an extension."""
+"""Returns the retained messages of a topic one by one, as fast as the caller reads them (G2); an extension."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager

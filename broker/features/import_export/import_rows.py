@@ -1,4 +1,4 @@
-"""Parts of imports: stored once, with a note of it in the same transaction (G2)."""
+"""Stores parts of imports once, with a record of each in the same transaction (G2)."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

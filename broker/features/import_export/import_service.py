@@ -1,4 +1,4 @@
-"""Messages that a caller has, stored in numbered parts (G2); an extension."""
+"""Stores messages of a caller, which are sent in numbered parts (G2); an extension."""
 
 from hashlib import sha256
 

@@ -1,5 +1,5 @@
-"""Lines of JSON, or a file of Avro, into a topic, part by part: each is sent until somebody answers, and is stored
-once.
+"""Imports lines of JSON, or an Avro file, into a topic, in parts.  Each part is sent until there is an answer, and
+is stored once.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Imports: messages that a caller has, stored part by part, each part once however often it is sent (G2)."""
+"""Imports: messages of a caller, stored part by part, each once however often it is sent (G2)."""
 
 import re
 from collections.abc import Sequence

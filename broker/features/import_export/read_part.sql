@@ -1,4 +1,4 @@
--- A part of an import that is stored.
+-- Returns a stored part of an import.
 -- parameters: topic_id int8, import_id text, part int8
 -- columns: digest, message_count
 SELECT digest, message_count FROM imported_parts

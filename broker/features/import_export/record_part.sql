@@ -1,5 +1,5 @@
--- Notes that a part of an import is stored, in the transaction that stores it; no row: it was before.  Waits for another
--- transaction that is about to store the same part.
+-- Records that a part of an import is stored, in the transaction that stores it.  There is no row if it was stored
+-- before.  If another transaction is storing the same part, this waits for it.
 -- parameters: topic_id int8, import_id text, part int8, digest bytea, message_count int8, now timestamptz
 -- columns: part
 INSERT INTO imported_parts (topic_id, import_id, part, digest, message_count, imported_at)

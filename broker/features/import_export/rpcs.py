@@ -1,4 +1,4 @@
-"""The rows of calls: copying, exporting and importing the messages of topics."""
+"""Rows of the table of calls for copying, exporting and importing the messages of topics."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,1 +1,1 @@
-"""The lag board: how far behind each subscription was when it was sampled last, as ordered and filtered pages."""
+"""The lag board: the lag of each subscription when it was last sampled, as ordered and filtered pages."""

@@ -1,4 +1,5 @@
--- How many unresolved dead letters some subscriptions have, `max_counted` at the most; those that have any.
+-- Counts the unresolved dead letters of subscriptions, up to `max_counted` for each.  Subscriptions without any
+-- have no row.
 -- parameters: subscription_ids int8[], max_counted int8
 -- columns: subscription_id, count
 SELECT w.subscription_id, d.count

@@ -1,4 +1,4 @@
-"""Registers the lag board: the sampler, and the call that lists what it has found."""
+"""Registers the lag board: the sampler, and the call that lists its samples."""
 
 from broker.core.context.core import Core
 from broker.core.process.periodic import PeriodicWorker

@@ -1,4 +1,5 @@
--- Those of some subscriptions that have a backlog, or whose topic has other messages than `published` at the last sample.
+-- Returns which subscriptions have a backlog, or a topic whose number of messages differs from `published`, the
+-- number at the last sample.
 -- parameters: subscription_ids int8[], published int8[]
 -- columns: subscription_id
 SELECT w.subscription_id

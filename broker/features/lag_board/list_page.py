@@ -1,9 +1,9 @@
-"""Which subscriptions a list of lags has, and in which order.
+"""Selects and orders the subscriptions of a list of lags.
 
-An order is that of one sample: `lag_orders` has the subscriptions of a project as they followed each other when the
-project had been sampled.  The token of the next page names that sample and how many subscriptions have been passed,
-so new samples neither repeat a subscription nor leave one out.  The figures that are shown are the newest.
-Subscriptions that the order does not have, since they are newer, come at the end by name.
+An order belongs to one sample: `lag_orders` has the subscriptions of a project in the order that they had when the
+project had been sampled.  The token of the next page names that sample and the number of subscriptions on earlier
+pages, so that new samples neither repeat nor omit a subscription.  The values that are shown are the latest.
+Subscriptions that are newer than the order come at the end, by name.
 """
 
 from dataclasses import dataclass

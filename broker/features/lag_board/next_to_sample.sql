@@ -1,6 +1,9 @@
--- The next `max_rows` subscriptions by name: those that are due to be sampled, and those at rest, whose figures are the
--- same as long as `find_moved.sql` and `count_dead_letters.sql` find nothing new.  `counted_ids` are those that may have
--- dead letters, and `counts` how many each had.
+-- Returns the next `max_rows` subscriptions in the order of names, in one row.
+--
+-- * `due_ids`: subscriptions that are due to be sampled.
+-- * `resting_ids`: subscriptions at rest, whose values stay the same as long as find_moved.sql and the counts of
+--   dead letters find no change.
+-- * `counted_ids`, `counts`: subscriptions that may have dead letters, and how many each had.
 -- parameters: after text, max_rows int8
 -- columns: last_name, found, due_ids, resting_ids, resting_published, counted_ids, counts
 WITH next AS (

@@ -1,4 +1,4 @@
-"""How far behind subscriptions are, an extension."""
+"""Listing the lag of subscriptions, an extension."""
 
 from datetime import timedelta
 from typing import Any

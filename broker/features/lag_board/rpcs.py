@@ -1,4 +1,4 @@
-"""The row of the call that lists lags."""
+"""The row of the table of calls for listing lags."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What is kept of a subscription's lag from one sample to the next."""
+"""The values of a subscription's lag that are stored between samples."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What the sampler reads and writes: the tables `lag_samples`, `lag_orders` and `lag_passes`."""
+"""Reads and writes the tables of the sampler: `lag_samples`, `lag_orders` and `lag_passes`."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,14 +1,14 @@
-"""Samples every subscription, so that lists of lags cost little however many there are.
+"""Samples every subscription, so that lists of lags are cheap however many subscriptions there are.
 
-Each process has a sampler, and one at a time works: it has the row of `lag_passes` locked.  A pass goes over all
-subscriptions by name.  It reads cheaply which of them have a backlog or news, and samples only these, a batch in a
-transaction.  After a project is sampled its orders are written.
+Each process has a sampler, and only the one that has locked the row of `lag_passes` works.  A pass goes over all
+subscriptions in the order of names.  A cheap query finds those that have a backlog or have changed, and only these
+are sampled, one batch in a transaction.  When a project has been sampled, its orders are written.
 
     interval         ├───────────────────────────┤├──────…
     few subscriptions██                            ██
     many that lag    ██────────██────────██────────██──…   at most SHARE of the time of one connection
 
-A pass that is interrupted goes on where it was, in any process.
+A pass that is interrupted continues where it was, in any process.
 """
 
 from collections.abc import Callable, Sequence

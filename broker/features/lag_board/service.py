@@ -1,4 +1,4 @@
-"""How far behind the subscriptions of a project are, a page at a time."""
+"""Lists the lag of the subscriptions of a project, in pages."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

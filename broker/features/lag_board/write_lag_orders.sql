@@ -1,4 +1,5 @@
--- Writes each order of the projects between two names, from the samples there, if the pass has changed any.
+-- Writes the orders of the projects between two names from their samples, if the pass has changed any of the
+-- samples.
 INSERT INTO lag_orders (project, order_by, began_at, subscription_ids)
 SELECT p.project, o.order_by, %(began_at)s, o.subscription_ids
 FROM (
@@ -15,7 +16,7 @@ FROM (
     FROM subscriptions AS s
     JOIN lag_samples AS l ON l.subscription_id = s.subscription_id
     WHERE s.name > %(after)s AND (%(before)s::text IS NULL OR s.name < %(before)s)
-      -- Nothing is sorted if the pass has changed none of them.
+      -- Skips the sort if the pass has changed none of them.
       AND EXISTS (
           SELECT
           FROM subscriptions AS t

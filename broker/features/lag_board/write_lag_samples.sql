@@ -1,5 +1,5 @@
--- Writes samples of subscriptions that still exist.  Rates are since the sample before.  The pass that began at
--- `confirmed_at` found again what an older row says.
+-- Writes samples of subscriptions that still exist.  Rates are computed since the previous sample, or since the
+-- pass that began at `confirmed_at`, if that is later and has confirmed the values of an older row.
 INSERT INTO lag_samples AS l (
     subscription_id, sampled_at, undelivered_messages, is_estimated, undelivered_bytes, oldest_unacked_at,
     outstanding_messages, blocked_messages, dead_letters, published_messages, state, details

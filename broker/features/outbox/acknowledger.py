@@ -1,7 +1,7 @@
-"""Acks and nacks of applications' transactions (J7).
+"""Makes the acks and nacks that applications have written in their transactions (J7).
 
-They are made first and taken out of the outbox afterwards: whoever is killed in between makes them once more,
-which does no harm.  One that comes too late, for its deadline has passed, does nothing: the message comes again.
+They are made first and deleted from the outbox afterwards.  A process that is killed in between makes them again,
+which does no harm.  An ack after the ack deadline has no effect, and its message is redelivered.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""The functions that applications call in their own transactions, and who may (J7).
+"""The SQL functions that applications call in their own transactions, and the grants to call them (J7).
 
-They are in a schema of their own and do nothing by themselves: each calls the function of an installation that does
-the work, as its owner, with the installation's schema as its search path.  So what they do is brought up to date by
-migrations, and a role that may call them can see none of the broker's tables.
+They are in a schema of their own and only delegate: each calls the function of an installation that does the work,
+as its owner, with the installation's schema as its search path.  So migrations update their behaviour, and a role
+that may call them can read none of the broker's tables.
 """
 
 import re

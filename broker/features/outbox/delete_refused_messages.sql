@@ -1,4 +1,4 @@
--- Those of long ago, and the oldest of very many.
+-- Deletes refused messages that are old, and the oldest ones if there are too many.
 DELETE FROM refused_messages
 WHERE n IN (
     SELECT n

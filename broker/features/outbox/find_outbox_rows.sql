@@ -1,10 +1,13 @@
--- What is in the outbox and committed that no look has found before: of these the first by number, up to a count and
--- about so many bytes.  `floor`, `xids` and `xmax` are of an earlier pass whose finds have all been taken: transactions
--- that it did not see were under way then (`xids`, or from `xmax` on), or began to write later and took numbers beyond
--- `floor`. So a pass passes by what was deleted before that one, however long vacuum is held back. `n + 0`: these go by
--- the index of xid, and never through all numbers below.  `kept`: topics and subscriptions that are passed by, whatever
--- is in the outbox for them; `behind`: projects. A row of nulls if there is nothing; `now_xids` and `now_xmax` are of
--- this pass.
+-- Returns the committed rows of the outbox that no earlier pass has found: the first ones by number, up to a count
+-- and about `max_bytes`.  There is a row of nulls if there are none.
+--
+-- * `floor`, `xids`, `xmax`: of an earlier pass whose rows were all taken.  Transactions that it did not see were
+--   either in progress then (in `xids`, or from `xmax` on), or began to write later and took numbers beyond
+--   `floor`.  So a pass skips the rows that were deleted before that one, however long vacuum is held back.
+-- * `kept`: topics and subscriptions whose rows are skipped; `behind`: projects whose rows are skipped.
+-- * `now_xids`, `now_xmax`: the values of this pass.
+--
+-- `n + 0` makes PostgreSQL use the index on xid instead of reading all numbers below.
 -- parameters: floor int8, xids int8[], xmax int8, kept text[], behind text[], max_rows int8, max_bytes int8
 -- columns: now_xids, now_xmax, n, xid, role, written_at, name, topic_id, subscription_id, size, ordering_key,
 --     attributes, data, ack_ids, nack

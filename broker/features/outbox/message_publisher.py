@@ -1,8 +1,8 @@
 """Moves messages of applications' transactions into the logs of their topics (J7).
 
 Once a transaction has committed, its messages can no longer be refused to the application.  A message that cannot
-be published any more (its topic was deleted, or has a property that SQL cannot check) is put aside, and the reason
-is logged.
+be published any more (its topic was deleted, or has a property that SQL cannot check) is moved to the refused
+messages, and the reason is logged.
 """
 
 import logging

@@ -1,9 +1,10 @@
 """The outbox relay: publishes and acknowledges what applications wrote in committed transactions (J7).
 
-It takes the rows that it can see and never waits for others: a transaction that is open for an hour delays nobody.
+It takes the rows that it can see and never waits for others: a transaction that is open for an hour delays no
+other.
 
-A pass reads the outbox by number.  A project whose rows do not fit into a pass is *behind*: while there is one,
-half of the time goes to passes that skip its rows, so that the other projects do not wait for it.
+A pass reads the outbox by number.  A project whose rows do not fit into a pass is *behind*.  While there is such a
+project, half of the time goes to passes that skip its rows, so that the other projects do not wait for it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
--- Puts messages that cannot be published aside.
+-- Moves messages that cannot be published from the outbox to the refused messages.
 -- parameters: ns int8[], now timestamptz, reason text
 -- columns: n
 WITH refused AS (DELETE FROM outbox WHERE n = ANY(%(ns)s) RETURNING *)

@@ -1,4 +1,4 @@
-"""Messages of applications' transactions that could not be published any more: looked at, and tried once more."""
+"""Lists messages of applications' transactions that could not be published, and publishes them again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

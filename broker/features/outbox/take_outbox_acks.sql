@@ -1,4 +1,4 @@
--- Takes acks and nacks out of the outbox, except those that another process is just taking out.
+-- Deletes acks and nacks from the outbox, except those that another process is deleting.
 -- parameters: ns int8[]
 -- columns: n
 DELETE FROM outbox

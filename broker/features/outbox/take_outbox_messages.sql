@@ -1,6 +1,8 @@
--- Takes messages of a topic out of the outbox.  Fewer than there were asked for: another process has taken some, or
--- is at work for the same topic, and has its row locked; what two of them append side by side could be stored in the
--- wrong order.  Nobody waits for the row, because whoever did would go on with a snapshot from before.
+-- Deletes messages of a topic from the outbox.
+--
+-- If fewer rows are returned than were given, another process has taken some, or is publishing to the same topic
+-- and has locked its row: messages that two processes append concurrently could be stored in the wrong order.  The
+-- statement does not wait for the lock, because after the wait it would continue with an earlier snapshot.
 -- parameters: ns int8[], topic_id int8
 -- columns: n
 DELETE FROM outbox

@@ -1,4 +1,4 @@
-"""Which of a consumer's shards go first, where its topic has levels of urgency (docs/decisions/0052)."""
+"""Orders the shards of a consumer for claims, if its topic has levels of priority (docs/decisions/0052)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""Urgent messages first: a publisher says how urgent by an attribute, on topics that have levels of it (J4)."""
+"""Parses the attribute by which a publisher states the priority of a message, on topics with levels of priority
+(J4).
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,6 +1,8 @@
--- Since when what waits longest waits for each subscription in a shard: since it was published, or fell due again; no
--- row if nothing waits.  It locks nothing; a message that a filter does not match counts.
--- Both conditions on the cursor are needed, as in find_fresh_batches.sql.
+-- Returns since when the message that has waited longest has been waiting for each subscription in a shard: since
+-- it was published, or since it became due again.  There is no row for a subscription for which no message waits.
+--
+-- The statement locks nothing, and counts messages that a filter does not match.  Both conditions on the cursor are
+-- needed, as in find_fresh_batches.sql.
 -- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], now timestamptz
 -- columns: subscription_id, waiting_since
 SELECT p.subscription_id, least(fresh.publish_time, due.next_delivery_at) AS waiting_since

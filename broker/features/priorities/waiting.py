@@ -1,4 +1,4 @@
-"""How long messages have waited to be claimed, for those that give way to more urgent ones (J4)."""
+"""Measures how long messages have waited to be claimed, for messages that yield to more urgent ones (J4)."""
 
 from collections.abc import Mapping
 from datetime import datetime

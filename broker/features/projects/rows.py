@@ -1,4 +1,4 @@
-"""The names of projects, which are in the names of what they have."""
+"""Reads the names of projects, which are part of the names of their resources."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from sqlalchemy import text
 from broker.db.driver.database import ResourceConnection
 from broker.model.page import Page
 
-# Tables of many names are not scanned: each step of `named` goes to the first name behind those of the last
+# Tables with many names are not scanned: each step of `named` goes to the first name after those of the last
 # project.  All names of a project, and no others, are between "projects/p/" and "projects/p0": "0" comes after "/".
 _NAMED = ("topics", "subscriptions", "snapshots", "payload_schemas", "schedules", "operations", "custom_roles")
 _FIRST_OF_TABLE = "(SELECT min(name) FROM {} WHERE name >= {{start}} AND name < 'projects0')"

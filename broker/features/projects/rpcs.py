@@ -1,4 +1,4 @@
-"""The rows of calls: projects."""
+"""Rows of the table of calls for projects."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The projects that a caller may see."""
+"""Lists the projects that a caller may see."""
 
 from collections.abc import Sequence
 

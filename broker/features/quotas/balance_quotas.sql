@@ -1,6 +1,8 @@
--- What a process has taken from buckets, and what they hold after it.  In one order, so that processes that balance at
--- once wait for each other and never in a circle.  A bucket fills at its rate up to a second's worth; `usage` is an
--- average that forgets what is `memory` seconds old to a third.
+-- Subtracts what a process has taken from buckets, and returns what they hold afterwards.
+--
+-- Rows are locked in one order, so that processes that balance at the same time wait for each other instead of
+-- deadlocking.  A bucket fills at its rate, up to one second's worth.  `usage` is a moving average in which the
+-- weight of earlier values falls to about a third in `memory` seconds.
 -- parameters: projects text[], principals text[], quotas text[], rates float8[], taken float8[], now timestamptz,
 --     memory float8
 -- columns: project, principal, quota, held

@@ -1,8 +1,9 @@
-"""How many connections projects have: streams that are open, and pulls that wait for messages (E4).
+"""Counts the connections of projects: open streams, and pulls that wait for messages (E4).
 
-A stream stays with one process, so all processes count together: with its heartbeat each says how many it has of
-the projects that have a limit, and hears of the others.  Until the next heartbeat it opens no more than its part of
-what was left then: all of it if it is alone.  Whoever comes for more waits for the next ones, while there is room.
+A stream stays with one process, so the limit applies to all processes together.  With its heartbeat each process
+reports its number for each project with a limit, and reads those of the others.  Until the next heartbeat it opens
+no more connections than its share of the rest (all of the rest if it is alone).  Further connections wait for the
+next heartbeats, while there is capacity.
 """
 
 import asyncio

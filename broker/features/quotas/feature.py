@@ -1,4 +1,4 @@
-"""Registers quotas: their calls, and what measures retained bytes."""
+"""Registers quotas: their calls, and the worker that measures retained bytes."""
 
 from broker.core.context.core import Core
 from broker.core.process.periodic import PeriodicWorker

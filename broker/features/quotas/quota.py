@@ -1,8 +1,8 @@
 """Quotas: how much a project, and each principal in it, may use (E4).
 
-A *rate* is so much a second, with one second's worth at once.  A *count* is how many of something a project has, an
-*amount* what it takes up just now.  Google's service has quotas of these kinds
-(https://cloud.google.com/pubsub/quotas), and no limit is -1 as in its Service Usage
+A *rate* is an amount per second, with a burst of one second's worth.  A *count* is a number of resources that a
+project has, an *amount* what it occupies at the moment.  Google's service has quotas of these kinds
+(https://cloud.google.com/pubsub/quotas), and unlimited is -1 as in its Service Usage
 (https://cloud.google.com/service-usage/docs/reference/rest/v1beta1/QuotaOverride).
 """
 

@@ -1,9 +1,9 @@
-"""Rates that several processes keep together, as pure arithmetic on times: seconds of a monotonic clock.
+"""Rates that several processes enforce together, as pure arithmetic on times: seconds of a monotonic clock.
 
-There is one bucket for all processes, in the database: it holds a second's worth, fills at the rate, and may be in
-debt.  Between two looks at it (`balanced`) a process goes by its part: the n-th of what the bucket held and of what
-it gains.  Whatever is taken is told at the next check, so that the sum is exact whoever took it, and a process that
-is alone in being busy is soon given all (docs/decisions/0024-quotas.md).
+All processes share one bucket in the database: it holds one second's worth, fills at the rate, and may be
+negative.  Between two updates (`balanced`) a process uses its share: the n-th part of what the bucket held and of
+what it gains.  Everything that was taken is reported at the next update, so the sum is exact whichever process took
+it, and the only busy process soon gets all (docs/decisions/0024-quotas.md).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""The quotas of all projects, as this process keeps them (E4).
+"""The quotas of all projects, as this process enforces them (E4).
 
-`balance` is a worker's: ten times a second it tells the other processes, through the database, what was taken here.
-Nothing else asks the database anything: a call that is measured costs a look into a dictionary, and where nothing
-is limited, one look at `is_metered`.  What is retained is found out by retained_bytes.py.
+A worker runs `balance`: ten times a second it reports to the other processes, through the database, what was taken
+here.  Nothing else queries the database: a measured call costs a dictionary lookup, and if nothing is limited, one
+check of `is_metered`.  retained_bytes.py measures the retained bytes.
 """
 
 import time

@@ -1,5 +1,6 @@
--- Who keeps messages of some projects' topics, for each of their shards, as read_kept.sql has it of tables that are not
--- distributed: what the catalog knows of it.  `since`: a retention keeps all from there on (null: none does).
+-- Returns what the catalog says about the messages that the shards of projects must keep, for distributed tables;
+-- read_kept.sql does the same in one statement.  `since`: a retention policy keeps everything published since then
+-- (null: there is none).
 -- parameters: projects text[], now timestamptz
 -- columns: project, shard_id, since, subscription_ids, retained_since, detached, snapshot_ids
 SELECT o.project, h.shard_id,

@@ -1,7 +1,10 @@
--- What the shards of some projects' topics must keep: everything from the span `since` on (null: nothing does), and
--- before it `spans`, of which messages are out.  A span is ten minutes of publish times, numbered from 1970 on.
--- The rules are those of read_oldest_pins, for each shard alone; messages that are out keep only their spans, for
--- so few of them can be moved aside.  The log of a deleted topic belongs to the projects of its subscriptions.
+-- Returns which messages the shards of projects must keep: everything from the span `since` on (null: nothing), and
+-- before it the `spans` that have outstanding messages.  A span is ten minutes of publish times, numbered from 1970
+-- on.
+--
+-- The rules are those of read_oldest_pins.sql, for each shard separately.  Outstanding messages keep only their
+-- spans, because so few of them can be moved to the stragglers.  The log of a deleted topic belongs to the projects
+-- of its subscriptions.
 -- parameters: projects text[], now timestamptz
 -- columns: project, shard_id, head, since, spans
 SELECT o.project, h.shard_id, h.head,
@@ -55,7 +58,7 @@ SELECT o.project, h.shard_id, h.head,
         ) AS d (span)
         WHERE s.topic_id = h.topic_id AND NOT s.detached
     ) AS spans
--- OFFSET 0: each topic's shards are looked up, whatever the planner thinks of reading them all.
+-- OFFSET 0 forces a lookup of each topic's shards, even if the planner estimates a full scan to be cheaper.
 FROM (
     SELECT p.project, t.topic_id
     FROM unnest(%(projects)s) AS p (project)

@@ -1,6 +1,9 @@
--- What some shards have to keep, by the rules of read_kept.sql, without the catalog: by whose it is.  Each shard is read by
--- one statement, so what a claim or a seek moves from one of these tables to another is not missed.  A `span` is ten
--- minutes of publish times, of which messages were published until `time` that are out.
+-- Returns what shards must keep, for each kind and owner, by the rules of read_kept.sql but without reading the
+-- catalog.
+--
+-- Each shard is read by one statement, so that messages which a claim or a seek moves from one of these tables to
+-- another are not missed.  A `span` is ten minutes of publish times; its outstanding messages were published until
+-- `time`.
 -- parameters: shard_ids int8[]
 -- columns: shard_id, kind, owner, head, time, span
 SELECT shard_id, kind, owner, head, time, span

@@ -1,4 +1,4 @@
--- The projects that have topics, or subscriptions of topics that were deleted.
+-- Returns the projects that have topics, or subscriptions of deleted topics.
 -- columns: project
 SELECT substring(name FROM '^projects/[^/]+') AS project FROM topics
 UNION

@@ -1,7 +1,7 @@
-"""How many bytes a shard's log keeps, as arithmetic on spans of ten minutes of publish times (E4).
+"""Computes how many bytes the log of a shard retains, by spans of ten minutes of publish times (E4).
 
-A log is read once, from its first message that is wanted on, and what is new of it later; so there is a number for
-each span, and what is kept is the sum of those that are wanted.
+A log is read once from its first message that is needed, and later only its new messages.  So there is a number for
+each span, and the retained bytes are the sum of the spans that are needed.
 """
 
 from array import array

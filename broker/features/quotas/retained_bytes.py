@@ -1,9 +1,9 @@
-"""Looks now and then what the projects retain whose retained bytes are limited (E4).
+"""Periodically measures the retained bytes of the projects that have a limit for them (E4).
 
-What a shard's log has is read once, as far back as anything is wanted of it, and later what is new.  So a check
-costs what was published since the last one, a statement about cursors and attempts, and what waits for its time.
-After a start of the process, and where much is retained, a few looks pass until all is read; until then less is
-known than there is.
+The log of a shard is read once, as far back as its messages are needed, and later only its new messages.  So a
+check costs what was published since the last one, a statement about cursors and attempts, and the scheduled
+messages.  After a start of the process, and for projects that retain much, it takes several checks to read
+everything; until then the measured bytes are too low.
 """
 
 import asyncio

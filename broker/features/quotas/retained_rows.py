@@ -1,4 +1,4 @@
-"""What the logs of projects keep, in bytes."""
+"""Reads how many bytes the logs of projects retain."""
 
 from collections.abc import Sequence
 from datetime import datetime

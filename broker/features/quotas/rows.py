@@ -1,4 +1,4 @@
-"""What was set for projects, the buckets that processes share, and the counts of what projects have."""
+"""Rows of the limits of projects, the buckets that processes share, and the counts of projects' resources."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The rows of calls: quotas of projects."""
+"""Rows of the table of calls for the quotas of projects."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Quotas: told and set (E4).  Where they are kept is features/quotas/quotas.py."""
+"""Returns and sets quotas (E4).  features/quotas/quotas.py enforces them."""
 
 from collections.abc import Mapping
 

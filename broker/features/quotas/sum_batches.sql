@@ -1,5 +1,5 @@
--- The bytes that were published to shards after a place in each, by spans of ten minutes, numbered from 1970 on; at
--- most `limit` batches of each shard.  It reads the sizes of batches, and no bodies.
+-- Returns the bytes that were published to shards after a position in each, by spans of ten minutes, numbered from
+-- 1970 on; at most `limit` batches of each shard are read.  It reads the sizes of batches, not their bodies.
 -- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], limit int8
 -- columns: shard_id, span, size, batches, publish_time, seq
 SELECT b.shard_id, b.span, sum(b.size)::int8 AS size, count(*) AS batches,

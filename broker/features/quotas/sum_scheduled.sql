@@ -1,5 +1,5 @@
--- The bytes that wait in shards for their time, of messages after a number in each; at most `limit` messages of each
--- shard.  It reads sizes, and no bodies.
+-- Returns the bytes of scheduled messages in shards after a number in each; at most `limit` messages of each shard
+-- are read.  It reads the sizes of messages, not their bodies.
 -- parameters: shard_ids int8[], id_seqs int8[], limit int8
 -- columns: shard_id, size, messages, id_seq
 SELECT p.shard_id, sum(w.size)::int8 AS size, count(*) AS messages, max(w.id_seq) AS id_seq

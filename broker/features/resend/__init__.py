@@ -1,1 +1,1 @@
-"""Delivers retained messages once more to one subscription."""
+"""Delivers retained messages again to one subscription."""

@@ -1,4 +1,4 @@
-"""Registers delivering messages again."""
+"""Registers resending messages."""
 
 from broker.core.context.core import Core
 from broker.features.feature import Feature

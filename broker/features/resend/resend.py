@@ -1,4 +1,4 @@
-"""Resend: retained messages are delivered once more to one subscription, whatever became of them there (G2)."""
+"""A resend: retained messages are delivered again to one subscription, whatever their delivery state there (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""Resend: retained messages are handed out once more to one subscription (G2).
+"""Resends retained messages to one subscription (G2).
 
-One transaction, of which the caller begins and ends the rest.  As what a redrive brings back, each becomes a
-row that nobody has had yet, for its own sequence; what the subscription has anyway is left as it is.
+It is part of one transaction, which the caller begins and ends.  As in a redrive, each message gets a row as if it
+had never been delivered, for its own sequence.  Messages that are in the subscription's backlog anyway are left
+unchanged.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The rows of calls: delivering messages again."""
+"""Rows of the table of calls for resending messages."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Resending messages to one subscription; an extension (G2)."""
+"""Resends messages to one subscription; an extension (G2)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Schedules: publish a message again and again, by cron or by an interval."""
+"""Schedules, which publish a message again and again, by cron or by an interval."""

@@ -1,4 +1,4 @@
--- The entries up to a number go, those that newer ones have pushed out.
+-- Deletes the entries of a schedule's history up to a number.
 -- parameters: schedule text, number int8
 DELETE FROM schedule_ticks
 WHERE schedule = %(schedule)s AND number <= %(number)s

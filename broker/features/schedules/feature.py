@@ -1,4 +1,4 @@
-"""Registers schedules: their calls, and what publishes at their ticks."""
+"""Registers schedules: their calls, and the worker that runs their ticks."""
 
 from broker.core.context.core import Core
 from broker.core.process.next_due import NextDue

@@ -1,4 +1,5 @@
--- Projects that have a due schedule, but for those in `known`: those of the schedules that have been due for longest.
+-- Returns projects, except those in `known`, that have a due schedule: those of the schedules that have been due
+-- for longest.
 -- parameters: now timestamptz, known text[], but text[], most int8
 -- columns: project
 SELECT DISTINCT project

@@ -1,4 +1,4 @@
--- An entry of the history of a schedule.
+-- Inserts an entry into the history of a schedule.
 -- parameters: schedule text, number int8, planned_at timestamptz, by_hand bool, ran_at timestamptz, outcome text,
 --     reason text, message_id text
 INSERT INTO schedule_ticks (schedule, number, planned_at, ran_at, outcome, reason, message_id)

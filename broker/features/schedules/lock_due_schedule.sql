@@ -1,5 +1,5 @@
--- The schedule of a project whose tick has been due for longest; until the end of the tick nobody else has it.  One that
--- another process has locked is passed by.
+-- Locks and returns the schedule of a project whose tick has been due for longest.  The lock excludes other
+-- processes until the tick is done.  Schedules that another process has locked are skipped.
 -- parameters: now timestamptz, project text, but text[]
 -- columns: name, definition, anchor, next_at, paused, ticks, last_outcome, created_by, created_at, updated_at
 SELECT name, definition::text AS definition, anchor, next_at, paused, ticks, last_outcome, created_by, created_at,

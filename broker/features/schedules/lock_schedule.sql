@@ -1,4 +1,4 @@
--- A schedule that is to tick now; until the end of the tick nobody else has it.
+-- Locks and returns a schedule that is to tick now.  The lock excludes other processes until the tick is done.
 -- parameters: name text
 -- columns: name, definition, anchor, next_at, paused, ticks, last_outcome, created_by, created_at, updated_at
 SELECT name, definition::text AS definition, anchor, next_at, paused, ticks, last_outcome, created_by, created_at,

@@ -1,4 +1,4 @@
--- When the next tick of any schedule is due, of what nobody else may be at.
+-- Returns when the next tick of any schedule is due, except of those in `but`.
 -- parameters: but text[]
 -- columns: next_at
 SELECT next_at

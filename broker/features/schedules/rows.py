@@ -1,4 +1,4 @@
-"""Rows of `schedules`, and of what became of their ticks (J2)."""
+"""Rows of `schedules`, and of the outcomes of their ticks (J2)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

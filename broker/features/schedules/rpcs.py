@@ -1,4 +1,4 @@
-"""The rows of calls: schedules."""
+"""Rows of the table of calls for schedules."""
 
 from collections.abc import Sequence
 from functools import partial

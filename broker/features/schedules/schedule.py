@@ -1,11 +1,11 @@
 """A schedule: a message that is published again and again (J2).
 
-ACTIVE ◄──:resume── PAUSED      while it is paused nothing ticks, and nothing of that is made up for
-  │    ───:pause──►
-  └──its last tick──► ENDED
+    ACTIVE ◄──:resume── PAUSED      a paused schedule does not tick, and its missed ticks are not made up for
+      │    ───:pause──►
+      └──its last tick──► ENDED
 
-What to do about ticks whose time passed while no broker ran is `missed`.  A tick that is late by less than GRACE is
-not missed: it is only late.
+`missed` determines what happens to ticks whose time passed while no broker ran.  A tick that is late by less than
+GRACE is late, but not missed.
 """
 
 import re

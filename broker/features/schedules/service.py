@@ -1,4 +1,4 @@
-"""Schedules: made, looked at, paused, run by hand (J2)."""
+"""Creates, lists, pauses and runs schedules (J2)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

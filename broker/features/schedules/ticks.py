@@ -1,8 +1,8 @@
-"""When a schedule ticks: cron in a time zone, or an interval (J2).
+"""Computes when a schedule ticks: by cron in a time zone, or by an interval (J2).
 
-Cron's fields are about what clocks on the wall show.  A time that they show twice ticks the first time; times that
-they never show tick together, at the moment to which they were put forward.  So of each time that cron names there
-is exactly one tick, and never two at one moment.
+Cron's fields refer to local time.  A local time that occurs twice ticks the first time.  Local times that never
+occur tick together, at the moment to which the clock is advanced.  So there is exactly one tick for each time that
+cron names, and never two at one moment.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Ticks the schedules whose time has come (J2)."""
+"""Runs the ticks of due schedules (J2)."""
 
 import asyncio
 from datetime import datetime, timedelta

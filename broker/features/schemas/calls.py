@@ -1,4 +1,4 @@
-"""SchemaService: google.pubsub.v1.Schema and what it means, and the calls."""
+"""The calls of SchemaService, and the conversion from and to google.pubsub.v1.Schema."""
 
 from collections.abc import Mapping
 from typing import Any

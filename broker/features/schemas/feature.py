@@ -1,4 +1,4 @@
-"""Registers schemas: their calls, the check of messages, and what a change of a topic's schema asks for."""
+"""Registers schemas: their calls, the check of messages, and the checks when a topic's schema changes."""
 
 from broker.core.context.core import Core
 from broker.features.feature import Feature

@@ -1,4 +1,4 @@
-"""The rows of calls: schemas."""
+"""Rows of the table of calls for schemas."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""A schema: what the messages of a topic must be like, in revisions (A11)."""
+"""A schema in revisions, which the messages of a topic must satisfy (A11)."""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Whether what is published is as its topic's schema says, and by which revision (A11).
+"""Checks whether published messages satisfy their topic's schema, and by which revision (A11).
 
-Revisions never change, so that each is compiled once in a process.  Messages that take little to read are read
-here, a few milliseconds at a time, and others in processes that projects share (schema_processes.py).
+Revisions never change, so each is compiled once in a process.  Messages that are cheap to read are checked here, a
+few milliseconds at a time, and others in processes that projects share (schema_processes.py).
 """
 
 import asyncio

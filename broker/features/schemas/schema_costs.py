@@ -1,8 +1,8 @@
-"""Which schemas have lately taken long to check a message against, by the project that had it checked.
+"""Remembers which schemas have recently taken long to check a message, for each project.
 
-The cost of a check cannot be told from the schema and the message beforehand, so it is learned.  A schema whose
-last checks were short is *proven*.  One that took long is *slow* for a while, and so are all unknown schemas of its
-project: a new revision of the same schema does not begin anew.
+The cost of a check cannot be predicted from the schema and the message, so it is learned.  A schema whose last
+checks were short is *proven*.  A schema that took long is *slow* for a while, and so are all unknown schemas of its
+project, so that a new revision of the same schema does not start afresh.
 """
 
 from collections import OrderedDict

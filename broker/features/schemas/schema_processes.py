@@ -1,13 +1,14 @@
-"""The processes that compile schemas and check messages that could take long (features/schemas/checking/apart.py).
+"""The processes that compile schemas, and check messages that could take long (features/schemas/checking/apart.py).
 
 There are two, each started when it is first needed, with one job at a time.  Projects take turns in each, by the
 time that their jobs take (fairness/turns.py).
 
 * The *quick* process ends a job that needs more than QUICK_SECONDS of processor time.  Schemas that are not proven
   share one turn between all projects, so a proven schema waits for one job of theirs at most.
-* The *slow* process, of a lower priority, repeats what was ended there.  Schemas that took long go to it at once.
+* The *slow* process has a lower priority, and repeats the jobs that were ended in the other.  Jobs of slow schemas
+  go to it at once.
 
-features/schemas/schema_costs.py says which schemas are proven, and which are slow.
+features/schemas/schema_costs.py determines which schemas are proven, and which are slow.
 """
 
 import signal

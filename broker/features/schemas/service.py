@@ -1,4 +1,4 @@
-"""Schemas (A11): the meaning of each call."""
+"""Implements the calls about schemas (A11)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

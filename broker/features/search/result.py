@@ -1,4 +1,4 @@
-"""What a search finds, and where it goes on."""
+"""The results of a search, and where it continues."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The rows of calls: searching a project."""
+"""Rows of the table of calls for searching a project."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Searching a project."""
+"""Searches a project."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

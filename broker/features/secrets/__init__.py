@@ -1,1 +1,1 @@
-"""Encrypts secrets in the database anew when there is a new key."""
+"""Encrypts the secrets in the database again when there is a new key."""

@@ -1,4 +1,4 @@
-"""Registers what keeps the secrets in the database encrypted with the current key."""
+"""Registers the worker that keeps the secrets in the database encrypted with the current key."""
 
 from broker.access.secrets.secrets import Secrets
 from broker.core.context.core import Core

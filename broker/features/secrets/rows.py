@@ -1,6 +1,6 @@
-"""All that is secret in the database, as it is stored: for whatever encrypts it anew.
+"""Reads and replaces all secrets in the database, for encrypting them again.
 
-A secret is replaced only if it is still what it was, so that a change at the same time is never undone.
+A secret is replaced only if it has not changed since it was read, so that a concurrent change is never undone.
 """
 
 from collections.abc import Sequence

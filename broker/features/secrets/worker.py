@@ -1,6 +1,6 @@
-"""Encrypts secrets that are stored in clear text, from when there was no key.
+"""Encrypts secrets that are stored in clear text, because they were stored before there was a key.
 
-Which key encrypts what is encrypted already changes only by `broker secrets rotate`.
+Only `broker secrets rotate` changes the key of secrets that are encrypted already.
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""Transforms of messages, before a topic stores them or a subscription delivers them."""
+"""Transforms messages before a topic stores them, or before a subscription delivers them."""

@@ -1,10 +1,10 @@
-"""What a subscription's transforms make of what was claimed for it, before anybody gets it.
+"""Applies a subscription's transforms to claimed messages, before they are delivered.
 
-kept ──► handed out          dropped ──► acknowledged          failed ──► nacked: delivered again after a while
-not done in time, or no room for what it has become ──► released: due at once, the attempt not counted
+    kept ──► delivered          dropped ──► acknowledged          failed ──► nacked: delivered again after a while
+    not done in time, or the result is too large ──► released: due at once, the attempt not counted
 
-Of an ordering key nothing is handed out behind a message that failed or was released; with exactly-once delivery a
-message that is dropped waits until those before it are acked, for none is acked before its turn.
+No message of an ordering key is delivered after one that failed or was released.  With exactly-once delivery a
+dropped message waits until those before it are acknowledged, because acks must be in order.
 """
 
 import asyncio

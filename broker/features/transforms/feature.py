@@ -1,4 +1,4 @@
-"""Registers transforms: the calls that validate and test them, and what applies them to messages."""
+"""Registers transforms: the calls that validate and test them, and the code that applies them to messages."""
 
 from broker.core.acking.ack_coalescer import AckCoalescer
 from broker.core.context.core import Core

@@ -1,4 +1,4 @@
-"""The rows of calls: validating and testing message transforms."""
+"""Rows of the table of calls for validating and testing message transforms."""
 
 from collections.abc import Sequence
 from functools import partial

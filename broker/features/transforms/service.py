@@ -1,4 +1,4 @@
-"""Trying transforms before anything goes through them (A11)."""
+"""Tests transforms before they are applied to messages (A11)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

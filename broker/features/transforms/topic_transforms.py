@@ -1,4 +1,4 @@
-"""What a topic's transforms make of what is published, and whether transforms can be used at all."""
+"""Applies a topic's transforms to published messages, and checks whether transforms can be used at all."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,1 +1,1 @@
-"""HTTP/1.1: connections, the parser, and the exchange of a request and its answer."""
+"""HTTP/1.1: connections, the parser, and exchanges of a request and its response."""

@@ -1,4 +1,5 @@
-"""An application of ASGI behind an exchange: for what is not hot, and has a framework (health, the specification).
+"""Runs an ASGI application on an exchange, for pages that are not hot and use a framework (health, the
+specification).
 
 https://asgi.readthedocs.io/en/stable/specs/www.html
 """
@@ -11,7 +12,7 @@ from urllib.parse import unquote
 from broker.net.http1.exchange import WITHOUT_BODY, Exchange, Gone
 from broker.net.http1.responses import FAULT, error_answer
 
-CLIENT_CERTIFICATE = "client_certificate"  # what the state of a request has of its connection (None: none)
+CLIENT_CERTIFICATE = "client_certificate"  # the key in the state of a request (None: no certificate)
 Message = dict[str, Any]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -37,7 +38,7 @@ async def serve_application(
         if isinstance(error, Exception):
             failed(exchange, error)
             call.fail(500, FAULT)
-        else:  # the server does that to what is left when it has stopped for long enough
+        else:  # the server cancels the remaining requests some time after it has stopped
             call.fail(503, "The broker stops; try again.")
             raise
     else:
@@ -70,7 +71,7 @@ class _Call:
         self._exchange = exchange
         self._start: Message = {}
         self._read = False
-        self._left: int | None = None  # of a body whose length is known
+        self._left: int | None = None  # of a body with a known length
 
     async def receive(self) -> Message:
         exchange = self._exchange
@@ -100,7 +101,7 @@ class _Call:
     def fail(self, status: int, reason: str) -> None:
         """End an answer that the application has not completed."""
         if self._exchange.answered:
-            return  # the connection is the next request's; frameworks raise what they have answered by 500
+            return  # the connection serves the next request; frameworks also raise errors that they answered by 500
         if self._exchange.begun:
             self._exchange.cut_off()
         else:

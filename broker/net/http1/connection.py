@@ -1,11 +1,11 @@
-"""A connection that speaks HTTP/1.1: requests in, answers out, in turn, with bounds on what a peer may take of us.
+"""An HTTP/1.1 connection: reads requests, writes responses in order, and limits the resources that a peer can use.
 
     idle ──a request begins──► head ──► body ──► idle, and so on
       │ keep_alive               │ too long, too large, too slow, malformed
       ▼                          ▼
     closed                     refused: what came before is answered, then the refusal is sent, then the end
 
-One request is answered at a time; later ones wait.  The API answers its paths, an ASGI application the others.
+One request is answered at a time; later ones wait.  The API handles its own paths, an ASGI application all others.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ from broker.net.limits.payload import MAX_PAYLOAD_BYTES
 from broker.net.tls.client_certificate import client_certificate
 from broker.observability.log import extra
 
-MAX_PATH_BYTES = 4_096  # percent-encoded, four times the longest name; it is read before it is known who calls
-MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
+MAX_PATH_BYTES = 4_096  # percent-encoded, four times the longest name; it is read before authentication
+MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that arrives although its request was answered
 _SMALL_ANSWER_BYTES = 16_384  # a record of TLS
-# What asyncio 3.12.0 to 3.13.1 writes by writelines never says that there is no more room (CPython 127655).
+# In asyncio 3.12.0 to 3.13.1 writelines never reports that the buffer is full (CPython 127655).
 _NAMES_LINES = not (3, 12) <= sys.version_info < (3, 13, 2)
-_PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
+_PIECE_BYTES = 1024  # parsed at a time where another request may begin: at most about 40 requests
 logger = logging.getLogger("broker.calls")
 
 
-# The peer sends no more (Linux).  Elsewhere poll tells only of a connection that is closed on both sides.
+# The peer sends no more (Linux).  On other systems poll only reports a connection that is closed on both sides.
 _SENDS_NO_MORE = getattr(select, "POLLRDHUP", 0)
 
 
@@ -132,17 +132,17 @@ class Http1Connection(asyncio.Protocol):
         self._server = server
         self._reader = RequestReader(self)
         self._patience = Patience(self.pace)
-        self._current: Exchange | None = None  # is being answered
-        self._waiting: deque[Exchange] = deque()  # behind it
-        self._newest: Exchange | None = None  # whose body is being read
-        self._unfed = b""  # read while requests wait for their turn, not parsed yet
+        self._current: Exchange | None = None  # the exchange that is being answered
+        self._waiting: deque[Exchange] = deque()  # exchanges after it
+        self._newest: Exchange | None = None  # the exchange whose body is being read
+        self._unfed = b""  # read while requests wait, and not parsed yet
         self._fed = 0  # bytes of _unfed that are parsed
-        self._fault: Refusal | None = None  # what the connection ends with
-        self._stopping = False  # after the requests that are here
-        self._ending = False  # the last was written; what still comes is dropped
+        self._fault: Refusal | None = None  # the error that ends the connection
+        self._stopping = False  # the connection ends after the present requests
+        self._ending = False  # the last response was written; further input is dropped
         self._reading_paused = self._was_paused = False  # the latter since the last check
-        self._writable: asyncio.Future[None] | None = None  # for those who wait to write
-        self._is_full = False  # as many answers wait for their reader as may
+        self._writable: asyncio.Future[None] | None = None  # for tasks that wait to write
+        self._is_full = False  # the maximum of unread responses is reached
         self._stuck: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None  # of the current request
         self.received = 0  # bytes of bodies, of the answered ones too
@@ -299,11 +299,11 @@ class Http1Connection(asyncio.Protocol):
             exchange.respond(*error_answer(500, FAULT))
 
     def write(self, *parts: bytes) -> None:
-        # What is small goes at once, for over TLS each write is a record.
+        # Small responses are sent in one piece, because over TLS each write is a record.
         if len(parts) > 1 and sum(map(len, parts)) <= _SMALL_ANSWER_BYTES:
             parts = (b"".join(parts),)
         if len(parts) > 1 and _NAMES_LINES:
-            self._transport.writelines(parts)  # in one call of the system, so its reader wakes once
+            self._transport.writelines(parts)  # in one system call, so that its reader wakes once
             return
         for part in parts:
             self._transport.write(part)
@@ -350,19 +350,19 @@ class Http1Connection(asyncio.Protocol):
         self._fault = refusal
         self._unfed = b""
         exchange, self._newest = self._newest, None
-        if exchange is not None:  # its head was good
+        if exchange is not None:  # its head was valid
             if self._waiting:
                 self._waiting.pop()
             elif exchange is self._current and not exchange.begun:
                 exchange.leave()
                 self._current = None
-            else:  # answered already: its peer expects nothing more
+            else:  # answered already: the peer expects nothing more
                 self._close()
                 return
         if self._current is None:
             self._end(refusal)
         else:
-            self.read_on()  # what comes now is dropped; that the peer has gone is noticed
+            self.read_on()  # further input is dropped, and the end of the connection is noticed
 
     def _end(self, refusal: Refusal | None = None) -> None:
         """Close; a peer that still sends would lose the last answer if that were at once."""

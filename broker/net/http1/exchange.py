@@ -1,4 +1,4 @@
-"""One request and its answer, as an API sees them: here of HTTP/1.1, in net/http2/exchange.py of HTTP/2.
+"""A request and its response, as an API sees them: here over HTTP/1.1, in net/http2/exchange.py over HTTP/2.
 
 arriving ──all of the body has come──► whole ──respond, or finish──► answered
    └───────────────┴── the caller has gone, or broke a rule ──► gone: what is written goes nowhere
@@ -11,12 +11,12 @@ from broker.model.client_certificate import ClientCertificate
 from broker.net.http1.head import Head
 from broker.net.http1.responses import CONTINUE, STATUS_LINES
 
-MOST_UNREAD_BYTES = 65_536  # of a body that the API has not asked for yet: more stays in the socket
+MOST_UNREAD_BYTES = 65_536  # of a body that the API has not requested yet: the rest stays in the socket
 _END = b"\r\n\r\n"
 _END_AND_CLOSE = b"\r\nconnection: close" + _END
-_END_AND_KEEP = b"\r\nconnection: keep-alive" + _END  # HTTP/1.0 has to be told
+_END_AND_KEEP = b"\r\nconnection: keep-alive" + _END  # HTTP/1.0 needs this header
 WITHOUT_BODY = (204, 304)  # statuses
-_COPIED_BYTES = 16_384  # a body up to that is copied behind its head: one buffer for the socket
+_COPIED_BYTES = 16_384  # a body of up to this size is copied after its head: one buffer for the socket
 
 
 class Gone(Exception):
@@ -65,14 +65,14 @@ class Exchange:
     def __init__(self, connection: Connection, head: Head, body: bytes = b"", *, whole: bool = False) -> None:
         """`body`: what has come of it; `whole`: that is all of it."""
         self.head = head
-        self.headers = b""  # lines that each answer has besides its own
+        self.headers = b""  # lines of each response besides its own
         self.request_id = b""  # from its turn on
         self.whole = whole
         self.begun = self.answered = self.gone = False
-        self._chunked = self._is_bodiless = self._last = False  # of an answer in parts
+        self._chunked = self._is_bodiless = self._last = False  # of a response in parts
         self._connection = connection
-        self._body: bytes | bytearray = body  # what has come of it and was not read
-        self._may_ask = head.expects_continue  # the client waits, perhaps, to be asked for the body
+        self._body: bytes | bytearray = body  # received and not read
+        self._may_ask = head.expects_continue  # the client may be waiting for 100 Continue
         self._changed: asyncio.Future[None] | None = None
 
     @property
@@ -111,7 +111,7 @@ class Exchange:
 
     async def hung_up(self) -> None:
         """Wait until the caller has closed the connection, or has been answered."""
-        self._connection.read_on()  # else the end would not be read
+        self._connection.read_on()  # otherwise the end would not be read
         while not (self.gone or self.answered):
             await self._change()
 
@@ -155,7 +155,7 @@ class Exchange:
         if length is not None:
             framing = b"content-length: %d\r\n" % length
         elif self.head.version != "1.1":
-            self._last = True  # the end of the connection is the body's
+            self._last = True  # the end of the connection ends the body
         elif status not in WITHOUT_BODY:
             self._chunked = True
             framing = b"transfer-encoding: chunked\r\n"

@@ -1,4 +1,4 @@
-"""The head of a request: its line and its headers, as the parser has found them (reader.py)."""
+"""The head of a request: its request line and headers, as the parser has read them (reader.py)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 _END = b"\r\n\r\n"
 _MAX_KNOWN = 4_096  # heads
-_MAX_KNOWN_BYTES = 4_194_304  # of all of them; with what the parser made of them some 10 MB
-_LONGEST_KNOWN = 4_096  # bytes of such a head: a signed token makes it longer than 1,024
+_MAX_KNOWN_BYTES = 4_194_304  # of all of them; with their parsed form about 10 MB
+_LONGEST_KNOWN = 4_096  # bytes of such a head: with a signed token it is longer than 1,024
 
 
 class Verdict(NamedTuple):
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
     preflight: bool = False
 
 
-SERVED = Verdict()  # as the requests of all programs are
+SERVED = Verdict()  # the verdict for all requests of programs
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class KnownHeads:
         if head.length is None or not head.keep_alive or head.expects_continue:
             return
         size = len(data) - head.length
-        if size <= _LONGEST_KNOWN and data.find(_END) + len(_END) == size:  # else empty lines came before it
+        if size <= _LONGEST_KNOWN and data.find(_END) + len(_END) == size:  # otherwise empty lines came before it
             if len(self._known) >= _MAX_KNOWN or self._bytes + size > _MAX_KNOWN_BYTES:
                 self._known.clear()
                 self._bytes = 0

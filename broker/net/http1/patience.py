@@ -1,4 +1,4 @@
-"""How long a peer may take: a check every few seconds, in place of timers for each request."""
+"""Time limits of peers: one check every few seconds, instead of timers for each request."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Pace:
     check: float = 10.0  # a head, or so many bytes of a body, may take from one check to the next but one
     body_bytes: int = 10_240  # from one check to the next: 1 KB a second
     answer: float = 120.0  # for 13 MB at most: slower than a megabit a second is too slow
-    linger: float = 5.0  # for a peer that still sends to read why it was refused
+    linger: float = 5.0  # for a peer that is still sending to read the refusal
 
 
 class Patience:

@@ -1,9 +1,8 @@
-"""Requests of HTTP/1.1 (RFC 9112), parsed by httptools: what is not one to the letter is refused.
+"""Parses requests of HTTP/1.1 (RFC 9112) by httptools, and refuses those that violate the specification.
 
     idle ──on_message_begin──► head ──on_headers_complete──► body ──on_message_complete──► idle, and so on
 
-What is no body is bounded here, wherever it stands: request lines, headers, trailers, extensions of chunks, empty
-lines.
+Everything except the body is limited here: request lines, headers, trailers, extensions of chunks, empty lines.
 """
 
 from typing import Protocol
@@ -12,9 +11,9 @@ import httptools
 
 from broker.net.http1.head import Head
 
-MAX_HEAD_BYTES = 65_536  # of a request; of all that is no body
+MAX_HEAD_BYTES = 65_536  # of a request, for everything except the body
 MAX_HEADERS = 256
-MAX_URL_BYTES = 16_384  # which Google's clients stay far below: what is longer they send as a POST
+MAX_URL_BYTES = 16_384  # Google's clients stay far below and send longer requests as a POST
 IDLE, HEAD, BODY = range(3)  # phases; an Enum's members cost a call each, several times a request
 
 _SPECIAL_HEADERS = frozenset(
@@ -49,12 +48,12 @@ class RequestReader:
         self._requests = requests
         self._parser = httptools.HttpRequestParser(self)
         self.phase = IDLE
-        self.number = 0  # of requests that have begun
-        self.left = 0  # of a body whose length was given
-        self.is_over = False  # the client has said that there is no other request
-        self._quiet = 0  # bytes since the last of a body, or the beginning or end of a request
+        self.number = 0  # the number of requests that have begun
+        self.left = 0  # of a body with a given length
+        self.is_over = False  # the client has announced that this is the last request
+        self._quiet = 0  # bytes since the last byte of a body, or since the beginning or end of a request
         self._fault: Refusal | None = None
-        self._by_hand = False  # a body that the parser does not read
+        self._by_hand = False  # a body is read here instead of by the parser
 
     def feed(self, data: bytes | memoryview) -> None:
         """Raises Refusal; nothing more is read then."""

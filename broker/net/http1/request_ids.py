@@ -1,11 +1,11 @@
-"""What a request is called in the log and in its answer: X-Request-Id, of the caller or made here."""
+"""Request ids for the log and the response: the caller's X-Request-Id, or a generated one."""
 
 import re
 import secrets
 from itertools import count
 
 HEADER = b"x-request-id"
-_SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,100}")  # nothing that a log, a header or a shell takes for its own
+_SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,100}")  # no character that is special in a log, a header or a shell
 
 
 class RequestIds:

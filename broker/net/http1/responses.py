@@ -1,4 +1,4 @@
-"""The first lines of answers, and the answer to a request that is refused before it has a meaning."""
+"""The status lines of responses, and the response to a request that is refused before it reaches an API."""
 
 import json
 from http import HTTPStatus

@@ -1,7 +1,7 @@
-"""Names that a broker goes by, and origins of web pages, as settings and browsers write them.
+"""Host names of a broker, and origins of web pages, in the formats of settings and browsers.
 
 https://www.rfc-editor.org/rfc/rfc6454 (origins); https://www.rfc-editor.org/rfc/rfc6762 (.local) and
-https://www.rfc-editor.org/rfc/rfc6761 (.localhost); .internal is set apart by ICANN; .svc is Kubernetes'.
+https://www.rfc-editor.org/rfc/rfc6761 (.localhost); .internal is reserved by ICANN; .svc is used by Kubernetes.
 """
 
 import re
@@ -13,7 +13,7 @@ from broker.model.audiences import split_list
 _LABEL = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
 _ORIGIN = re.compile(rf"https?://({_LABEL}(\.{_LABEL})*|\[[0-9a-f:.]+\])(:[0-9]{{1,5}})?")
-_PRIVATE = (".localhost", ".internal", ".local", ".svc")  # which no public name ends with
+_PRIVATE = (".localhost", ".internal", ".local", ".svc")  # no public name ends with these
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 

@@ -1,15 +1,16 @@
-"""A browser is not a caller: which requests of web pages are served (E1).
+"""Decides which requests from web pages are served (E1).
 
-Any page can have its visitor's browser send requests to whatever the visitor reaches: to a broker on the same
-machine, for one.  Two rules keep such pages out, whether callers have to show who they are or not:
+Any page can make its visitor's browser send requests to every host that the visitor can reach, such as a broker on
+the same machine.  Two rules block such pages, whether authentication is required or not:
 
-- A page of another origin is refused: the browser says whose it is (`Sec-Fetch-Site`, else `Origin`), and pages
-  cannot have it lie.  Origins of --cors-origins may.  To open an answer as a page of its own is no harm.
-- A name that anybody could own in the public DNS has to be one of ours (`Host`): else its owner could point it at
-  the broker and have a page of his be of the same origin (DNS rebinding).  Over TLS a certificate has shown that.
+* A page of another origin is refused.  The browser states the origin (`Sec-Fetch-Site`, else `Origin`), and pages
+  cannot forge it.  Origins in --cors-origins are allowed, and so is opening a response as a page of its own.
+* A host name (`Host`) that could be registered in the public DNS must be a configured name of the broker.
+  Otherwise the owner of a name could point it at the broker, and a page of the owner would have the same origin
+  (DNS rebinding).  Over TLS the certificate proves the name.
 
-Programs send neither `Origin` nor `Sec-Fetch-Site`, and are not concerned.  What is found for a head is kept with
-it, so a client that sends the same one again costs nothing more (KnownHeads).
+Programs send neither `Origin` nor `Sec-Fetch-Site`, and are not affected.  The decision is cached with the head of
+a request, so it costs nothing for a client that sends the same head again (KnownHeads).
 
 https://fetch.spec.whatwg.org/#cors-protocol, https://www.w3.org/TR/fetch-metadata/
 """
@@ -27,8 +28,8 @@ _LONGEST = 200  # characters of a host or an origin that are shown
 _FIELD_NAMES = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z, -]{0,1000}")
 _EXPOSED = b"retry-after, www-authenticate, x-request-id"
 _METHODS = b"GET, POST, PUT, PATCH, DELETE"
-_PREFLIGHT_SECONDS = 600  # for which a browser need not ask again
-_SITES_OF_OURS = (b"same-origin", b"none")  # none: the visitor has typed the address
+_PREFLIGHT_SECONDS = 600  # for which a browser may cache the answer
+_SITES_OF_OURS = (b"same-origin", b"none")  # none: the user has typed the address
 
 
 class WebPages:
@@ -71,7 +72,7 @@ class WebPages:
     async def answer(self, exchange: Exchange, verdict: Verdict) -> None:
         """Answers a browser that asks whether it may call, or refuses a request."""
         if verdict.preflight and not verdict.host:
-            exchange.respond(204, b"", b"")  # the verdict's headers are among the exchange's
+            exchange.respond(204, b"", b"")  # the exchange already has the verdict's headers
         elif verdict.origin:
             self._refuse(
                 exchange,

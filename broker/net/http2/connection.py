@@ -1,10 +1,10 @@
-"""One HTTP/2 connection of a client (RFC 9113): frames in, streams out, and the windows of both directions.
+"""An HTTP/2 connection of a client (RFC 9113): its frames, its streams, and the windows of both directions.
 
     open ──shutdown()──► going away: streams that are there go on, new ones are refused ──the last ends──► closed
       └── the peer broke a rule, floods (patience.py), or is silent for too long ──► closed
 
-Nothing that a peer does makes this side hold more than the bounds below allow: not bodies, not header blocks, not
-answers that it does not read (outgoing.py); nor does it keep the loop from the others (incoming.py).
+The limits below bound what this side holds for a peer, whatever the peer does: bodies, header blocks, and responses
+that it does not read (outgoing.py).  They also bound the time for which it occupies the event loop (incoming.py).
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from broker.net.limits.open_connections import address_in
 from broker.net.tls.client_certificate import client_certificate
 
 MAX_STREAMS = 1_000  # at one time
-STREAM_BYTES = 4_096  # that a stream takes beside its headers, about
-STREAM_WINDOW = 1_048_576  # what a client may send of one body before it is told that it was read
+STREAM_BYTES = 4_096  # the approximate size of a stream besides its headers
+STREAM_WINDOW = 1_048_576  # what a client may send of one body before the window is widened
 CONNECTION_WINDOW = 16_777_216
 MAX_CONTINUATIONS = 64  # frames of one header block
 HEADERS_WORK = 8  # of a turn (incoming.py): a header block, a call
 HEADER_BYTES_OF_WORK = 16
 LINGER_SECONDS = (
-    1.0  # for a peer that broke a rule to read why: closed at once, what it still sends would reset that
+    1.0  # for a peer that broke a rule to read why: if closed at once, its further data would cause a reset
 )
-PING_SECONDS = 20.0  # a peer that is silent for so long is asked whether it is there, and given as long to answer
+PING_SECONDS = 20.0  # a peer that is silent for so long gets a PING, and as much time to answer
 
 _OWN_SETTINGS = frames.settings(
     {
@@ -84,7 +84,7 @@ class Http2Connection(asyncio.Protocol):
         self._streams: dict[int, Stream] = {}
         self._receive_window = CONNECTION_WINDOW
         self._last_stream_id = 0
-        self._block: tuple[int, int, list[bytes]] | None = None  # a header block that goes on: stream, flags, parts
+        self._block: tuple[int, int, list[bytes]] | None = None  # an unfinished header block: stream, flags, parts
         self._settings_came = False  # the peer's first SETTINGS has come
         self._going_away = False
         self._closed = False
@@ -317,7 +317,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_trailers(self, stream_id: int, flags: int) -> None:
         stream = self._streams.get(stream_id)
         if stream is None:
-            self._on_late_frame(stream_id, flags, Cost.FAULT)  # its headers were read for the sake of the table
+            self._on_late_frame(stream_id, flags, Cost.FAULT)  # its headers were decoded to update the table
             return
         if stream.remote_ended:
             raise StreamFault(stream_id, Code.STREAM_CLOSED)
@@ -359,7 +359,7 @@ class Http2Connection(asyncio.Protocol):
             return
         if by := self.peer.change(payload):
             widened = self._widened(by)
-            self._patience.spend(len(widened))  # each may have one more byte to send
+            self._patience.spend(len(widened))  # each may now have a byte to send
             self._incoming.work += len(widened)
             for stream in widened:
                 self.pump(stream)

@@ -1,4 +1,4 @@
-"""Requests over HTTP/2 that are not gRPC's: the same exchanges as over HTTP/1.1, a stream each.
+"""Requests over HTTP/2 that are not gRPC: the same exchanges as over HTTP/1.1, one for each stream.
 
 arriving ──END_STREAM──► whole ──respond, or end──► answered ──all was taken──► the stream is closed
    └──────────┴── the caller has reset the stream, or gone ──► gone
@@ -18,9 +18,9 @@ from broker.net.http2.frames import Code
 from broker.net.http2.headers import RequestHeaders, encode_headers
 from broker.net.http2.stream import NOBODY, Receiver, Stream
 
-MAX_RUNNING = 2_000  # requests of a connection, with those that their callers have given up
+MAX_RUNNING = 2_000  # requests of a connection, including those that their callers have cancelled
 MAX_UNREAD_BYTES = 16_777_216  # of bodies of a connection that no API has read yet
-MOST_TICKS = 3  # of the connection (20 s): within that a body has to arrive, and an answer to be taken
+MOST_TICKS = 3  # of the connection (20 s): the time for a body to arrive, and for a response to be read
 
 _METHOD = re.compile(rb"[A-Z]{1,20}")
 _PATH = re.compile(rb"/[!-~]*")
@@ -56,7 +56,7 @@ class _Request:
     def __init__(self, requests: Http2Requests, stream: Stream, head: Head) -> None:
         self._requests = requests
         self._stream = stream
-        self._unread = 0  # bytes that the client may not send again yet
+        self._unread = 0  # bytes that were not returned to the window yet
         self._ticks = 0
         self._exchange = Http2Exchange(self, stream, head)
         self._task: asyncio.Task[None] | None = None
@@ -109,7 +109,7 @@ class _Request:
 
     def tick(self) -> None:
         exchange = self._exchange
-        is_waiting = exchange.whole and not exchange.answered  # for its answer: that may take as long as it likes
+        is_waiting = exchange.whole and not exchange.answered  # for its response, which may take any time
         self._ticks = 0 if is_waiting else self._ticks + 1
         if self._ticks <= MOST_TICKS:
             return

@@ -1,10 +1,10 @@
-"""Frames of HTTP/2 (RFC 9113, section 4 and 6): the numbers, and how one is written."""
+"""Frames of HTTP/2 (RFC 9113, sections 4 and 6): their constants and their encoding."""
 
 import struct
 from enum import IntEnum, IntFlag
 from typing import Final
 
-PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # what a client's connection begins with
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # the beginning of a client's connection
 HEAD: Final = struct.Struct(">IBI")  # length (24 bits) and kind (8), flags, stream id
 HEAD_BYTES: Final = 9
 ID_MASK: Final = 0x7FFF_FFFF  # the first bit of a stream id, and of a window's increment, is reserved

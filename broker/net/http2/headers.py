@@ -1,8 +1,7 @@
-"""Header blocks (RFC 7541): those of requests are read by the hpack package, those of responses written here.
+"""Header blocks (RFC 7541): requests are decoded by the hpack package, responses are encoded here.
 
-Responses use no dynamic table: their few headers are constants, made once.  Requests of one client are mostly the
-same block of indexes again and again; what such a block says is remembered for as long as the table it refers to
-stays as it is.
+Responses use no dynamic table: their few headers are constants, encoded once.  The requests of a client mostly
+repeat the same block of indexes; its decoded headers are cached for as long as the dynamic table does not change.
 """
 
 from collections.abc import Mapping
@@ -15,12 +14,10 @@ from broker.net.http2.frames import Code, ConnectionFault
 
 MAX_BLOCK_BYTES = 65_536  # as sent
 MAX_LIST_BYTES = 65_536  # decoded, with 32 bytes for each header (RFC 9113, section 6.5.2)
-NO_TABLE = (
-    b"\x20"  # a header block's first byte when the encoder gives up its dynamic table (RFC 7541, section 6.3)
-)
+NO_TABLE = b"\x20"  # the first byte of a header block if the encoder uses no dynamic table (RFC 7541, section 6.3)
 
 _REMEMBERED = 128  # blocks
-_MAX_REMEMBERED_BYTES = 4_096  # of such a block, and of what it says
+_MAX_REMEMBERED_BYTES = 4_096  # of such a block, and of its decoded headers
 _MAX_RESIZES = (
     2  # of the table in a block: its least size since the last block, and its last (RFC 7541, section 4.2)
 )

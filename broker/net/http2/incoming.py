@@ -1,7 +1,7 @@
-"""What arrives on an HTTP/2 connection, cut into frames.
+"""Splits the incoming bytes of an HTTP/2 connection into frames.
 
-However much has come, one connection is only served for a turn's worth of work before the loop looks after the
-others, and then when its turn in the rotation has come; until then nothing more of it is read.
+However much has arrived, a connection is served for one turn's worth of work before the event loop serves the
+others, and again when its turn in the rotation has come.  Until then nothing more is read from it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Incoming:
         failed: Callable[[ConnectionFault], None],
         rotation: Rotation,
     ) -> None:
-        self.work = 0  # of this turn; whoever does much for a frame adds to it
+        self.work = 0  # of this turn; expensive handlers of frames add to it
         self.ended = False  # set by the owner: nothing more is read
         self._transport = transport
         self._on_frame = on_frame

@@ -1,8 +1,8 @@
-"""What leaves on an HTTP/2 connection: frames, as far as the peer's windows and the socket have room for them.
+"""Sends frames of an HTTP/2 connection, as far as the peer's windows and the socket have capacity.
 
-What is written in one turn of the loop leaves in one write.  Bodies wait in their streams' outboxes; header blocks
-and replies have no windows, so a peer that asks for them and does not read is cut off; so is one that reads nothing
-at all for a while.
+Frames of one pass of the event loop are sent in one write.  Bodies wait in the outboxes of their streams.  Header
+blocks and replies have no windows, so a peer that requests them and does not read is disconnected, and so is a peer
+that reads nothing at all for a while.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from broker.net.http2.peer import PeerSettings
 from broker.net.http2.stream import Stream
 
 MAX_UNREAD_REPLY_BYTES = 4_194_304  # while the socket is full
-MAX_FULL_SECONDS = 60.0  # for the peer to take what the socket has: some 300 KB
-SLIVER_BYTES = 1_024  # smaller parts of an answer, for which a peer may widen windows byte by byte, earn nothing
-MAX_TURN_BYTES = 262_144  # of bodies; then the socket says whether it has room for more
+MAX_FULL_SECONDS = 60.0  # for the peer to read what the socket holds: about 300 KB
+SLIVER_BYTES = 1_024  # parts smaller than this restore no credit, because a peer may widen windows byte by byte
+MAX_TURN_BYTES = 262_144  # of bodies; then the socket is checked for capacity
 
 
 class Outgoing:
@@ -29,7 +29,7 @@ class Outgoing:
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._window = frames.DEFAULT_WINDOW  # of the connection
-        self._blocked: dict[int, Stream] = {}  # wait for the connection's window, or for the socket
+        self._blocked: dict[int, Stream] = {}  # streams that wait for the connection's window, or for the socket
         self._paused = False
         self._turn = 0  # bytes of bodies in `_out`
         self._replied = 0  # bytes since the socket has been full
@@ -96,7 +96,7 @@ class Outgoing:
     def pump(self, stream: Stream) -> bool:
         """Send of a stream's outbox what there is room for.  Returns whether that was all."""
         while stream.outbox:
-            if stream.window <= 0:  # the peer's WINDOW_UPDATE comes here again
+            if stream.window <= 0:  # it continues at the peer's WINDOW_UPDATE
                 return False
             if not self._has_capacity():
                 self._blocked[stream.stream_id] = stream
@@ -135,7 +135,7 @@ class Outgoing:
             if stream.outbox and stream.window > 0:
                 self._write_data(stream)
                 if stream.outbox and stream.window > 0:
-                    self._blocked[stream_id] = stream  # behind the others
+                    self._blocked[stream_id] = stream  # after the others
                     continue
             if not stream.outbox:
                 stream.all_sent()

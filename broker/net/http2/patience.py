@@ -1,7 +1,7 @@
-"""How much a connection puts up with of what moves no call forward: control frames, resets, calls that are faulty.
+"""Limits frames of a connection that advance no call: control frames, resets, invalid calls.
 
-Each such frame costs something like what it costs this process; time and answers give it back.  A client that has
-spent all of it floods, and is told to calm down.
+Each such frame is charged what it roughly costs this process, and time and responses restore the credit.  A client
+that has used all of its credit is flooding, and is disconnected with ENHANCE_YOUR_CALM.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from broker.net.http2.frames import Code, ConnectionFault
 
 PATIENCE = 20_000
 EARNED_EACH_SECOND = 2_000
-EARNED_BY_ANSWER = 4  # by each frame of one: clients widen windows and measure round trips by pings as they read
+EARNED_BY_ANSWER = 4  # by each frame of a response: while they read, clients widen windows and send pings
 
 
 class Cost(IntEnum):
     FRAME = 1
     RESET = 5
     FAULT = 10  # of a stream
-    SETTINGS = 50  # all windows may move; and one more for each setting
+    SETTINGS = 50  # all windows may change; plus one for each setting
 
 
 class Patience:

@@ -1,4 +1,4 @@
-"""What a client says of itself in SETTINGS (RFC 9113, section 6.5.2)."""
+"""The settings of a client, from its SETTINGS frames (RFC 9113, section 6.5.2)."""
 
 from broker.net.http2 import frames
 from broker.net.http2.frames import Code, ConnectionFault, Setting

@@ -1,17 +1,18 @@
 """Turns of connections that have sent more than is handled at once (M1).
 
-Each is served for a turn's worth of work when its turn of the event loop has come, among all that has the loop for
-long (fairness/loop_turns.py): however many there are, whoever else waits for the loop hardly waits for more than
-one of them.  Who has sent little is served when it comes, and never stands here.
+Each is served for one turn's worth of work when its turn of the event loop comes, among all users that need the
+loop for long (fairness/loop_turns.py).  So however many such connections there are, other work on the loop waits
+for little more than one of them.  Connections that have sent little are served at once, and are never in this
+rotation.
 """
 
 from collections.abc import Callable, Hashable
 
 TURN = 512  # work: 1 for each frame, and what a frame's handler adds; some milliseconds
-SHORT_TURN = TURN // 4  # where several wait
-_COST = 4_000  # of a work, as the turns of the loop are counted: bytes that are read or written
+SHORT_TURN = TURN // 4  # if several wait
+_COST = 4_000  # of a unit of work, in the unit of turns of the loop: bytes that are read or written
 
-# Has a step called when whoever it is of has a turn, and counts what it costs.
+# Calls a step when its owner has a turn, and accounts for its cost.
 TurnOf = Callable[[Hashable, int, Callable[[], object]], None]
 
 

@@ -1,4 +1,4 @@
-"""One stream of an HTTP/2 connection: its windows, and what waits to be sent on it.
+"""A stream of an HTTP/2 connection: its windows, and the data that waits to be sent on it.
 
 open ──END_STREAM received──► half closed (remote) ──trailers sent──► closed
   │                                     │
@@ -95,9 +95,9 @@ class Stream:
         self.receiver: Receiver = NOBODY
         self.window = window
         self.receive_window = receive_window
-        self.unreturned = 0  # consumed, but the peer has not been told yet
-        self.outbox: deque[memoryview] = deque()  # what no window, or the socket, had room for
-        self.written = 0  # payloads that went out as a whole
+        self.unreturned = 0  # consumed, but not returned to the peer's window yet
+        self.outbox: deque[memoryview] = deque()  # data that neither a window nor the socket had capacity for
+        self.written = 0  # payloads that were sent completely
         self.trailers: bytes | None = None  # to be sent after the outbox; b"": the stream ends without any
         self.remote_ended = False
         self.closed = False

@@ -1,4 +1,4 @@
-"""The part of a client's address by which limits for each address are counted."""
+"""The part of a client's address by which per-address limits are counted."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address

@@ -1,4 +1,4 @@
-"""The open connections of clients of a process: how many there may be, and how many of one address."""
+"""Limits the open connections of a process: in total, and for one client address."""
 
 from typing import Any, Protocol
 

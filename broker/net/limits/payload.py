@@ -1,4 +1,4 @@
-"""How large a request may be, whatever it says about itself, and how it is decompressed."""
+"""Limits the size of a request, whatever size it declares, and decompresses it."""
 
 import zlib
 from collections.abc import Callable, Generator
@@ -7,15 +7,15 @@ from contextlib import suppress
 from broker.model.errors import BrokerError, InvalidArgument
 
 MAX_PAYLOAD_BYTES = 10_485_760  # decompressed; Google's limit of a request's JSON or protobuf
-MAX_MEMBERS = 10_000  # of gzip; each costs some microseconds, and 10 MB hold half a million empty ones
+MAX_MEMBERS = 10_000  # of gzip; each costs some microseconds, and 10 MB can contain half a million empty ones
 MAX_RATIO = 200  # decompressed bytes for each compressed one, beyond FREE_BYTES; zlib reaches 1,032
 FREE_BYTES = 1_048_576  # decompressed bytes that any compressed payload may have
 
 _EITHER_HEADER, _GZIP_HEADER = zlib.MAX_WBITS | 32, zlib.MAX_WBITS | 16
-_FIRST_PIECE = 512  # bytes; what zlib does not use of a piece it copies
-_FIRST_STEP = 16_384  # decompressed bytes that are made at once: they take no longer than asking for a turn
+_FIRST_PIECE = 512  # bytes; zlib copies the unused rest of a piece
+_FIRST_STEP = 16_384  # decompressed at once, because it takes no longer than waiting for a turn
 _STEP = 400_000  # decompressed bytes between two turns of the event loop: a millisecond or less
-_MEMBER_COST = 1_000  # bytes that could be decompressed while a member is begun
+_MEMBER_COST = 1_000  # the cost of starting a member, in decompressed bytes
 
 
 def payload_too_large(most: int = MAX_PAYLOAD_BYTES) -> InvalidArgument:

@@ -1,1 +1,1 @@
-"""TLS over the transports of the event loop, and the certificates it shows and trusts."""
+"""TLS over the transports of the event loop, and the certificates that it presents and trusts."""

@@ -1,4 +1,4 @@
-"""The certificate that a client has shown, once TLS has verified it."""
+"""The certificate of a client, after TLS has verified it."""
 
 import asyncio
 import hashlib

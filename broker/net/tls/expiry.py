@@ -1,4 +1,4 @@
-"""From when until when a certificate is valid, read from its PEM."""
+"""Reads the validity period of a certificate from its PEM."""
 
 from datetime import UTC, datetime
 

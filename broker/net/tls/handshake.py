@@ -1,4 +1,4 @@
-"""The beginning of a connection that speaks TLS, and what is said to one that does not.
+"""The TLS handshake of a connection, and the error for clients that do not speak TLS.
 
 connected ──a record of TLS──► shaking hands ──done──► TlsTransport, with the protocol above it
    │                              └── too slow, or a mistake ──► closed
@@ -15,8 +15,8 @@ from broker.net.limits.open_connections import OpenConnections, address_in
 from broker.net.tls.transport import TlsTransport
 
 HANDSHAKE_SECONDS = 10.0  # from connecting to the end of the handshake
-LINGER_SECONDS = 1.0  # for whoever spoke in cleartext to read the answer
-MAX_HANDSHAKE_BYTES = 131_072  # that a client sends; a chain of certificates has some thousands
+LINGER_SECONDS = 1.0  # for a client that sent cleartext to read the answer
+MAX_HANDSHAKE_BYTES = 131_072  # from a client; a certificate chain has some thousands
 _RECORD = 0x16  # the first byte of a handshake: https://www.rfc-editor.org/rfc/rfc8446#section-5.1
 
 
@@ -28,7 +28,7 @@ class HandshakeTurns:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[Callable[[], None]]] = {}  # by address, whose turn is next first
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}  # by address, in the order of their turns
 
     def ask(self, address: str, step: Callable[[], None]) -> None:
         """Run it when it is its turn."""
@@ -41,7 +41,7 @@ class HandshakeTurns:
         steps = self._waiting.pop(address)
         step = steps.popleft()
         if steps:
-            self._waiting[address] = steps  # behind the others
+            self._waiting[address] = steps  # after the others
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._turn)
         step()
@@ -71,7 +71,7 @@ class TlsHandshake(asyncio.Protocol):
         self._seconds = seconds
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._context = context
-        self._tls: ssl.SSLObject | None = None  # from the first byte on
+        self._tls: ssl.SSLObject | None = None  # set from the first byte on
         self._received = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
@@ -123,7 +123,7 @@ class TlsHandshake(asyncio.Protocol):
         except ssl.SSLWantReadError:
             self._flush()
             self._transport.resume_reading()
-        except ssl.SSLError:  # also a certificate that is not verified; the alert says it
+        except ssl.SSLError:  # including an invalid certificate; the alert reports it
             self._flush()
             self._transport.close()
         else:

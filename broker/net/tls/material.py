@@ -1,8 +1,7 @@
-"""What a port that speaks TLS shows and trusts: certificate, private key, authorities of clients; and what is wrong
-with them.
+"""The TLS material of a port: certificate, private key, certificate authorities of clients; and errors in it.
 
-They are kept as bytes.  So all processes of a broker have the same, also one that is started while the files on the
-disk are half replaced.
+It is kept in memory as bytes, so that all processes of a broker have the same material, even one that is started
+while the files on the disk are only partly replaced.
 """
 
 import os
@@ -15,10 +14,10 @@ from typing import NoReturn
 
 from broker.model.certificate_validity import Validity
 
-# In the order of preference.  A client that offers both gets HTTP/1.1, where REST is fastest; clients of gRPC offer
-# HTTP/2 alone, and so do some proxies and clients of REST (docs/decisions/0074-system-parameters.md).
+# In the order of preference.  A client that offers both gets HTTP/1.1, in which REST is fastest.  gRPC clients
+# offer only HTTP/2, and so do some proxies and REST clients (docs/decisions/0074-system-parameters.md).
 PROTOCOLS = ("http/1.1", "h2")
-# Of TLS 1.2; those of 1.3 are all sound.  Forward secrecy, and encryption that authenticates.
+# For TLS 1.2; all ciphers of 1.3 are secure.  Forward secrecy, and authenticated encryption.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
@@ -58,7 +57,7 @@ def make_context(material: TlsMaterial) -> ssl.SSLContext:
         check_certificates(material.client_ca, "client_ca")
         context.load_verify_locations(cadata=material.client_ca.decode("ascii", "replace"))
         context.verify_mode = ssl.CERT_REQUIRED if material.client_required else ssl.CERT_OPTIONAL
-        # A session that is resumed is not verified again.
+        # A resumed session would not be verified again.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     return context
@@ -78,7 +77,7 @@ def check_key(pem: bytes) -> None:
     """Raises UnusableTls unless it looks like a private key without a passphrase."""
     if b"PRIVATE KEY-----" not in pem:
         raise UnusableTls("key", "there is no private key (PEM) in it")
-    if b"ENCRYPTED" in pem:  # PKCS #8 says so in its first line, what is older in a header
+    if b"ENCRYPTED" in pem:  # PKCS #8 has it in its first line, older formats in a header
         raise _encrypted()
 
 
@@ -116,7 +115,7 @@ def _as_file(pem: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{file.fileno()}"
     else:
-        with tempfile.NamedTemporaryFile() as file:  # nobody else may read it
+        with tempfile.NamedTemporaryFile() as file:  # only its owner may read it
             file.write(pem)
             file.flush()
             yield file.name

@@ -1,8 +1,8 @@
-"""TLS between a transport of the event loop and a protocol of this port: bytes in, records out, and nothing kept.
+"""TLS between a transport of the event loop and a protocol of this port.  It buffers nothing.
 
-What the loop's own TLS does not do, and the bounds of a port need: a peer that does not read is noticed by what
-waits for it in the socket's transport, as without TLS; one side can be closed before the other; the first bytes can
-be looked at before it begins (docs/decisions/0021-tls-over-the-ports-transport.md).
+It provides what the limits of a port need and the event loop's own TLS does not offer: a peer that does not read is
+detected by the unsent bytes in the socket's transport, as without TLS; one direction can be closed before the
+other; and the first bytes can be inspected before TLS begins (docs/decisions/0021-tls-over-the-ports-transport.md).
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
-_RECORD_BYTES = 16_384  # the most that a record has
-_PIECE_BYTES = 65_536  # encrypted or decrypted at a time: OpenSSL keeps buffers as large as what it had to hold
+_RECORD_BYTES = 16_384  # the maximum of a record
+_PIECE_BYTES = 65_536  # encrypted or decrypted at a time: OpenSSL's buffers grow and stay at their maximum
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
@@ -47,10 +47,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._said_goodbye:
-            return  # nobody wants it
+            return  # the data is not needed
         parts: list[bytes] = []
         is_over = self._decrypt(data, parts)
-        if self._outgoing.pending:  # an answer to a change of keys, or what is wrong
+        if self._outgoing.pending:  # the answer to a key update, or an alert
             self._transport.write(self._outgoing.read())
         if parts:
             self._protocol.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
@@ -67,7 +67,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                     parts.append(part)
             except ssl.SSLWantReadError:
                 continue
-            except ssl.SSLError:  # no record at all, or one that was changed on its way
+            except ssl.SSLError:  # not a TLS record, or a modified one
                 self._said_goodbye = True
             return True
         return False
@@ -85,7 +85,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._said_goodbye = True
-        protocol, self._protocol = self._protocol, asyncio.Protocol()  # else each would keep the other
+        protocol, self._protocol = self._protocol, asyncio.Protocol()  # otherwise each would keep the other alive
         protocol.connection_lost(exc)
 
     # --- what the protocol above calls -------------------------------------------------------------------
@@ -110,7 +110,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             for at in range(0, len(view), _PIECE_BYTES):
                 self._tls.write(view[at : at + _PIECE_BYTES])
                 self._transport.write(self._outgoing.read())
-        except ssl.SSLError:  # the peer has ended it against the rules
+        except ssl.SSLError:  # the peer has violated the protocol
             self.abort()
 
     def write_eof(self) -> None:
@@ -131,7 +131,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._said_goodbye:
             return
         self._said_goodbye = True
-        with suppress(ssl.SSLError):  # that the peer has not said so too, or has sent something since
+        with suppress(ssl.SSLError):  # the peer has not closed it as well, or has sent more data
             self._tls.unwrap()
         if self._outgoing.pending and not self._transport.is_closing():
             self._transport.write(self._outgoing.read())

@@ -1,1 +1,1 @@
-"""Counters in shared memory, and how they are exposed."""
+"""Counters in shared memory, and their exposition."""

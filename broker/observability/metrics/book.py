@@ -1,18 +1,19 @@
-"""The memory in which all processes of a broker count, each in a part of its own.
+"""The shared memory in which all processes of a broker count, each in a part of its own.
 
-It belongs to the parent, so what a worker has counted is there when it was killed; the worker that is started in
-its stead goes on in the same part.  Whoever is asked reads all parts: one scrape speaks for the whole broker.
+It belongs to the parent, so the counts of a worker that is killed are not lost, and its successor continues in the
+same part.  The process that answers a scrape reads all parts, so one scrape covers the whole broker.
 
     names:   by kind, how many were ever taken, their version (odd while some are emptied); then `capacity` entries:
              state, length, name                                  (changed under a lock on the file)
     blocks:  by kind, process and entry: the slots of its layout  (written by that process alone, without a lock)
     emptied: by kind, the sum of the entries beyond `series` that were emptied  (changed under the lock)
 
-Entry 0 of each kind is OTHER: what has no entry of its own because all are taken.  An entry whose resource is gone
-is emptied REUSE_SECONDS after that was first seen: processes have forgotten where it was by then.
+Entry 0 of each kind is OTHER, which counts for names without an entry because all are taken.  The entry of a
+deleted resource is cleared REUSE_SECONDS after the deletion was first seen, when no process remembers its place any
+more.
 
 The first `series` entries have series of their own in a scrape, which shows the sum of all others as OTHER.  That
-sum never falls, because what is emptied stays in it.
+sum never decreases, because it keeps the counts of cleared entries.
 """
 
 import fcntl

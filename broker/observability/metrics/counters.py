@@ -1,4 +1,4 @@
-"""Where a process counts: blocks of its part of the book (book.py), by the names of resources."""
+"""The counters of a process: blocks in its part of the book (book.py), by the names of resources."""
 
 from collections.abc import Callable
 from time import monotonic

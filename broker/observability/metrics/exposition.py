@@ -1,4 +1,4 @@
-"""What a scrape reads: Prometheus' text, or OpenMetrics where it is asked for."""
+"""The response to a scrape: Prometheus' text format, or OpenMetrics if the request accepts it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate

@@ -1,4 +1,4 @@
-"""What is counted.  Google's names where Google has one (docs/metrics.md tells each)."""
+"""The metrics of the broker, under Google's names where Google has one (docs/metrics.md describes each)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Gauges of topics and subscriptions, and how they are exposed."""
+"""Gauges of topics and subscriptions, and their exposition."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""What a thing of a kind (a topic, a subscription, a process) counts, as slots of 64 bits in a block of memory.
+"""The layout of counters of a kind (topic, subscription, process): slots of 64 bits in a block of memory.
 
-A slot is written by one process, by `block[slot] += 1`: some 0.1 µs, on the event loop, without a lock.  Seconds
-are whole microseconds in it.
+A slot is written by one process, by `block[slot] += 1`: about 0.1 µs, on the event loop, without a lock.  Seconds
+are stored as whole microseconds.
 """
 
 from bisect import bisect_left, bisect_right

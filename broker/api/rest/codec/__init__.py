@@ -1,1 +1,1 @@
-"""JSON requests and responses by protobuf's JSON mapping."""
+"""JSON requests and responses, by protobuf's JSON mapping."""

@@ -1,8 +1,8 @@
-"""Long base64 texts of a JSON body, decoded piece by piece: 10 MB at once would stop the event loop for long.
+"""Decodes long base64 strings of a JSON body piece by piece, because 10 MB at once would block the event loop.
 
-Each is taken out of the body, and a short text of our own put in its place, that nobody else can know.  So the rest
-is decoded as ever, and where one of ours is found as data its bytes are known.  Where anything is odd (an escape, a
-letter that is none of base64) the body is left as it is: what is wrong with it is said by who reads it as a whole.
+Each long string is cut out of the body and replaced by a short placeholder that no client can guess.  The rest of
+the body is decoded as usual, and a placeholder that appears as data stands for its bytes.  If a string is irregular
+(an escape, a character outside base64), the body is left unchanged, and the usual decoder reports the error.
 """
 
 import os
@@ -13,12 +13,12 @@ import msgspec
 
 from broker.api.steps import STEP_COST, Steps
 
-BLOCK = 2_048  # a text that is twice as long is found for certain
+BLOCK = 2_048  # a text twice as long is always found
 _PIECE = STEP_COST // 4 * 4  # whole groups of base64
 _SECRET = os.urandom(16)
 _decode = msgspec.json.Decoder(bytes).decode
 
-# What is left of the body, and what the texts of ours that are in it stand for, by their bytes.
+# The rest of the body, and the bytes that each placeholder in it stands for.
 Texts = dict[bytes, bytes]
 
 
@@ -63,7 +63,7 @@ def _long_texts(body: bytes) -> list[tuple[int, int]]:
 
 def _decoded(body: bytes, start: int, end: int) -> Steps[bytes | None]:
     """None: it is not plain base64."""
-    data = bytearray()  # it grows where it is: pieces would be copied once more, into a fresh block
+    data = bytearray()  # it grows in place: pieces would be copied once more, into a new block
     for at in range(start, end, _PIECE):
         stop = min(at + _PIECE, end)
         if at > start:
@@ -77,4 +77,4 @@ def _decoded(body: bytes, start: int, end: int) -> Steps[bytes | None]:
         if stop - at == end - start:
             return piece
         data += piece
-    return cast(bytes, data)  # it is read, and that is all
+    return cast(bytes, data)  # it is only read

@@ -1,7 +1,7 @@
-"""Google's messages in JSON, by protobuf's JSON mapping, for whatever is not hot: one walk over the descriptors.
+"""Converts Google's messages from and to JSON by protobuf's JSON mapping, for calls that are not hot.
 
-It takes what google.protobuf.json_format takes, and what clients of REST send beyond that (numbers and true in
-quotes, an empty text for no duration); what it refuses, it refuses by the field's name and with what was given.
+It accepts what google.protobuf.json_format accepts, and what REST clients send beyond that (numbers and booleans in
+quotes, an empty string for an absent duration).  An error names the field and quotes the value.
 """
 
 import math
@@ -23,7 +23,7 @@ from broker.api.rest.codec.scalars import parse_duration, parse_timestamp
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import parse_field_mask
 
-# Values that a field of a message has in JSON, and in Google's definition has not.
+# Values of fields that exist in JSON, but not in Google's definition.
 EXTENSION_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value
@@ -187,7 +187,7 @@ def _set_time(message: Any, value: Any, where: str, *, is_duration: bool) -> Non
         parse_duration(value if isinstance(value, str) else _shown(value), where)
     else:
         parse_timestamp(value if isinstance(value, str) else _shown(value), where)
-    message.FromJsonString(value if is_duration else value.upper())  # which alone keeps nanoseconds
+    message.FromJsonString(value if is_duration else value.upper())  # only this keeps nanoseconds
 
 
 def _scalar(field: FieldDescriptor, value: Any, where: str) -> Any:

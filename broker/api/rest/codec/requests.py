@@ -1,8 +1,8 @@
 """Request bodies, by the rules of protobuf's JSON mapping.
 
-Clients mostly send exactly what a struct says, and msgspec decodes that in one go.  What else the mapping allows
-(snake_case names, null for absent, numbers as strings, base64 of either alphabet and without padding) goes a
-second, slower way, which also knows what to say about a body that is wrong.
+Most clients send exactly what a struct declares, which msgspec decodes in one step.  The other forms of the mapping
+(snake_case names, null for absent, numbers as strings, base64 of either alphabet and without padding) are decoded
+by a second, slower decoder, which also describes errors in a body.
 """
 
 import json
@@ -19,12 +19,12 @@ from broker.model.errors import InvalidArgument
 
 Request = TypeVar("Request", bound=msgspec.Struct)
 
-# Strings, brackets and commas of a body: 10 MB of {},{},… would be some hundred MB of objects.  The largest policy
-# has 14,000; what may have more says so.
+# The limit of strings, brackets and commas in a body: 10 MB of {},{},… would be some hundred MB of objects.  The
+# largest policy has 14,000; calls that may need more declare it.
 MAX_TOKENS = 20_000
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[,]', re.DOTALL)  # one pass, whatever comes
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[,]', re.DOTALL)  # one pass, whatever the input
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, or of something wrong
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # a surrogate: half of a character, or an error
 _MOST_SEARCHED = 100_000  # bytes
 
 # A body nested deeper than Python's stack is a RecursionError in msgspec.
@@ -135,7 +135,7 @@ def lone_surrogate() -> InvalidArgument:
 
 def _normal(value: Any, wanted: Any, where: str) -> Any:
     """`value` with the spellings that `msgspec.convert` understands, guided by the type that is wanted."""
-    if isinstance(wanted, UnionType):  # X | None: null was left out before
+    if isinstance(wanted, UnionType):  # X | None: null was removed before
         (wanted,) = (member for member in wanted.__args__ if member is not NoneType)
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
         return _normal_object(value, wanted, where)

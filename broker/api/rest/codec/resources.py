@@ -1,4 +1,4 @@
-"""Answers of the control plane."""
+"""Responses of the control plane."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,5 @@
--- A part of create_snapshot.sql; the cursors were locked by statements before this one.
+-- Copies the outstanding messages of a subscription to a snapshot: the second half of create_snapshot.sql, for
+-- distributed tables.  The cursors were locked by earlier statements.
 INSERT INTO snapshot_outstanding (
     shard_id, snapshot_id, attempt_id, part, seqs, open, first_publish_time, last_publish_time, ordering_key, waiting
 )

@@ -1,4 +1,5 @@
--- A part of create_snapshot.sql; the cursors were locked by statements before this one.
+-- Copies the cursors of a subscription to a snapshot: the first half of create_snapshot.sql, for distributed
+-- tables.  The cursors were locked by earlier statements.
 INSERT INTO snapshot_positions (shard_id, snapshot_id, next_publish_time, next_seq)
 SELECT shard_id, %(snapshot_id)s, next_publish_time, next_seq
 FROM cursors

@@ -1,7 +1,10 @@
--- What a seek has made to come again in a shard, as the transaction that sought sees it: `outstanding`, what is out, or
--- waits for its key, before the cursor; `matching` of the `scanned` messages of the log between the cursor and where it
--- stood before (nothing is scanned without a filter: sequences are dense).  The counts stop at `max_scanned`, that of
--- the log at `max_compared`.
+-- Counts the messages that a seek has made deliverable again in a shard, as the transaction of the seek sees them.
+--
+-- * `outstanding`: messages in rows of delivery attempts, which precede the cursor.
+-- * `waiting`: messages before the cursor that wait for their ordering key; at most `max_scanned`.
+-- * `scanned`, `matching`: of the messages between the cursor and its previous position, how many were compared
+--   with the filter (at most `max_compared`), and how many match it.  Without a filter none are scanned, because
+--   sequences are dense.
 SELECT
     (
         SELECT coalesce(sum(CASE

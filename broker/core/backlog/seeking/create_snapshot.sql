@@ -1,6 +1,9 @@
--- Copies a subscription's cursors and what is out (of a key's row: what waits of the key, the rest included), as one
--- statement sees them: without any lock.  A statement that locked the cursors would wait for a claim
--- and then see its cursor, but not the attempts that it wrote (tests/interleavings/test_seek_rules.py).
+-- Copies the cursors and the outstanding messages of a subscription to a snapshot.  Of the row of an ordering key,
+-- the messages that are waiting are copied together with those that are not settled.
+--
+-- One statement copies both, without locks, so that both have the same database snapshot.  A statement that locked
+-- the cursors would wait for a claim and then see the claim's cursor, but not the attempts that it inserted
+-- (tests/interleavings/test_seek_rules.py).
 WITH positions AS (
     INSERT INTO snapshot_positions (shard_id, snapshot_id, next_publish_time, next_seq)
     SELECT shard_id, %(snapshot_id)s, next_publish_time, next_seq

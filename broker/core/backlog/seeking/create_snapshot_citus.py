@@ -1,7 +1,7 @@
-"""Runs create_snapshot.sql on distributed tables, where no statement sees all shards at one moment.
+"""Runs create_snapshot.sql on distributed tables, where no statement has one snapshot of all shards.
 
-The cursors are locked, so claims wait.  What is read then of a shard, the cursor and its attempts, is as earlier
-claims wrote it.  An ack meanwhile comes before or after the snapshot.
+The cursors are locked first, so that claims wait.  The cursor and the attempts of a shard that are read then are
+consistent with all earlier claims.  A concurrent ack counts as made before or after the snapshot.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,8 @@
-"""Where a subscription stands in the log: seeking, and looking (A9).
+"""Moves the cursors of a subscription by a seek, and reads its position in the log (A9).
 
-Moving forward is the claims' business (core/claiming/transaction/).  Seeking takes a claim's locks in a claim's
-order: the cursor first, in a statement of its own, then the attempts by key.  What follows reads later snapshots
-than the locks, so it sees all that earlier claims wrote
-(tests/interleavings/test_seek_rules.py).
+Only claims move cursors forward (core/claiming/transaction/).  A seek takes the locks of a claim in the same order:
+the cursor first, in a statement of its own, then the attempts in key order.  The statements that follow have later
+snapshots than the locks, so they see everything that earlier claims wrote (tests/interleavings/test_seek_rules.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -101,7 +100,7 @@ async def seek_to_time(
         next_publish_time, next_seq = await position_at(connection, seek, until)
         until_seq = next_seq
     _, first_seq = await position_at(connection, seek, time)
-    if until_seq is not None:  # what was published between the two looks is behind both
+    if until_seq is not None:  # messages published between the two reads are after both
         first_seq = min(first_seq, until_seq)
     cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": seek.ordered}
     await connection.exec_driver_sql(_CUT_ORDERED_RUNS, {**seek.where, **cut})

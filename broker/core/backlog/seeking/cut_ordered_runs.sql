@@ -1,6 +1,9 @@
--- Keys' rows after a seek: nothing is out, and of what waits only that from `first_seq` on.  If the cursor moves to
--- `until_seq` (null: it stays) the log is the backlog from there on, so on an unordered subscription (which can have
--- keys' rows from the snapshot of an ordered one) nothing from there on waits in the row.
+-- Updates the rows of ordering keys after a seek: no message is outstanding, and of the waiting ones only those
+-- from `first_seq` on are left.
+--
+-- If the cursor moves to `until_seq` (null: it does not move), the backlog from there on is in the log.  On an
+-- ordered subscription the messages from there on wait in the rows; on an unordered one, which can have rows of
+-- keys from the snapshot of an ordered one, they do not.
 UPDATE delivery_attempts
 SET seqs = '{}', open = '', acked = NULL, out_count = 0, attempt_numbers = '{}', retry_at = NULL,
     waiting = (waiting + unsettled(seqs, open))

@@ -1,4 +1,4 @@
--- Attempts whose messages were all published before `since` or all from `until` on.
+-- Deletes attempts whose messages were all published before `since`, or all at or after `until`.
 DELETE FROM delivery_attempts
 WHERE shard_id = %(shard_id)s
   AND subscription_id = %(subscription_id)s

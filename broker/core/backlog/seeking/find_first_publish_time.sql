@@ -1,4 +1,4 @@
--- The publish time of the first message from a position on.
+-- Returns the publish time of the first retained message at or after a position.
 SELECT l.publish_time
 FROM message_batches AS l
 WHERE l.shard_id = %(shard_id)s

@@ -1,4 +1,4 @@
--- All that is out of a subscription in a shard, locked in key order as by everybody else.
+-- Locks all delivery attempts of a subscription in a shard, in key order, as everywhere.
 SELECT count(*)
 FROM (
     SELECT

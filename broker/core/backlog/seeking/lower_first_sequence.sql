@@ -1,4 +1,5 @@
--- After a seek: what was published before the subscription may be its own now.
+-- Extends a subscription after a seek to messages that were published before it was created, if they are in its
+-- backlog now.
 UPDATE cursors AS c
 SET first_seq = least(c.first_seq, c.next_seq, (
     SELECT min(lower(a.seqs))

@@ -1,5 +1,6 @@
--- The sizes of messages: of some sequences each between two publish times, with a key where one is named, in this order;
--- of `max_scanned` in all.
+-- Returns messages with their sizes, and whether they match the filter: for each run the messages with these
+-- sequences between two publish times (and with the ordering key, if there is one).  At most `max_scanned` messages
+-- are read.
 SELECT m.seq, m.publish_time, m.ordering_key, m.expires_at, m.size, m.matches
 FROM unnest(
     %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[], %(seqs)s::text[],

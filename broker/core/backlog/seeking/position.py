@@ -1,4 +1,4 @@
-"""Where a subscription stands in one shard of its topic (A9, B3)."""
+"""The position of a subscription in one shard of its topic (A9, B3)."""
 
 from dataclasses import dataclass
 from datetime import datetime

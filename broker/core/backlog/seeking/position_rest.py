@@ -1,4 +1,4 @@
-"""The position of a subscription, and what a seek has changed; extensions."""
+"""Reading the position of a subscription, and the changes of a seek; extensions."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,10 +1,10 @@
-"""What a seek would bring about (G2)."""
+"""The result of a previewed seek (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-MAX_PREVIEWED = 10_000  # messages of a shard that are looked at; beyond, what is told is an estimate
+MAX_PREVIEWED = 10_000  # messages of a shard that are compared; beyond them the result is an estimate
 
 
 @dataclass(slots=True)

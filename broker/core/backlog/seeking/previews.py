@@ -1,6 +1,7 @@
-"""What a seek changes: what a subscription has of a shard before and after it, message by message (G2).
+"""Previews a seek: compares the backlog of a subscription in a shard before and after it, message by message (G2).
 
-Both are read in the transaction that seeks, which is undone then: so the preview is of just the seek that would be.
+Both are read in a transaction that seeks and is then rolled back, so that the preview shows exactly the seek that
+would be made.
 """
 
 from collections.abc import Sequence

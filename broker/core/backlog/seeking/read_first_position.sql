@@ -1,5 +1,6 @@
--- Where the first message at or after a publish time stands, in the log or among the stragglers; if there is none, just
--- past the last message there is: a time that is yet to come says nothing about messages that are yet to come.
+-- Returns the position of the first message published at or after a time, in the log or among the stragglers.  If
+-- there is none, returns the position after the last message: a time in the future says nothing about messages that
+-- will be published.
 SELECT coalesce(first.publish_time, h.last_publish_time), coalesce(first.seq, h.head + 1)
 FROM shards AS h
 LEFT JOIN LATERAL (

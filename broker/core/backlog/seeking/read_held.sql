@@ -1,5 +1,6 @@
--- What a subscription has of a shard beside what its cursor has not passed: what it was handed out, and what waits behind
--- that in the log for its key.  A range that has no end ends with the sequences.
+-- Returns the backlog of a subscription in a shard that precedes its cursor: messages that were delivered and are
+-- not settled, and messages in the log that wait behind these for their ordering key.  A range without an end is
+-- cut off at the largest sequence.
 SELECT seqs::text, open::text, ordering_key, coalesce((waiting * '{[0,9223372036854775807)}')::text, '{}'),
        first_publish_time, last_publish_time, coalesce(redriven, false)
 FROM delivery_attempts

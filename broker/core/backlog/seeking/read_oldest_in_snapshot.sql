@@ -1,5 +1,5 @@
--- The publish time of the oldest message that a snapshot holds: of those that were out (by their response, so
--- perhaps a little too old), and of the first one after the cursor.
+-- Returns the publish time of the oldest message in a snapshot: of the outstanding messages (by the first message
+-- of their response, so it may be slightly too old), and of the first message after each cursor.
 SELECT least(
     (SELECT min(first_publish_time) FROM snapshot_outstanding WHERE snapshot_id = %(snapshot_id)s),
     (

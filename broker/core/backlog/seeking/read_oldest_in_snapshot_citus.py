@@ -1,4 +1,4 @@
-"""Runs read_oldest_in_snapshot.sql on distributed tables, by a statement for each shard."""
+"""Runs read_oldest_in_snapshot.sql on distributed tables, by one statement for each shard."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,11 @@
--- Where a subscription stands in each shard of its topic (B3).  One statement, one moment.  With a filter, `matching`
--- of the first `scanned` messages that were not claimed yet match it (A3).  The oldest message that is out is that of
--- the lowest sequence; of what waits for its key some may be older.
+-- Returns the position of a subscription in each shard of its topic, and its backlog there (B3).  It is one
+-- statement, so that all values have the same snapshot.
+--
+-- With a filter, `matching` of the first `scanned` messages that were not claimed yet match it (A3).
+-- `oldest_outstanding` is the publish time of the outstanding message with the lowest sequence; messages that wait
+-- for their ordering key may be older.
 SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
-       -- There may be sequences that name nothing, behind all messages: a topic's transform has dropped them.
+       -- After the last message there may be sequences without one, if a transform of the topic dropped messages.
        CASE WHEN %(filter_path)s::jsonpath IS NULL AND unclaimed.publish_time IS NULL THEN 0
             ELSE greatest(h.head + 1 - greatest(c.next_seq, unclaimed.seq), 0) END AS unclaimed,
        (

@@ -1,4 +1,4 @@
--- Attempts with messages on both sides of a publish time.
+-- Returns attempts with messages on both sides of a publish time.
 SELECT attempt_id, part, seqs::text, open::text
 FROM delivery_attempts
 WHERE shard_id = %(shard_id)s

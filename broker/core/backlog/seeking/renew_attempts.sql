@@ -1,4 +1,5 @@
--- What is out becomes due at once under new attempt ids: the ack ids that clients hold name nothing any more.
+-- Makes all outstanding messages due at once, under new attempt ids, so that the ack ids that clients hold are
+-- invalid.
 UPDATE delivery_attempts AS d
 SET attempt_id = %(first_attempt_id)s + n.ordinal, part = 0, status = 'pending', failure = NULL, attempt_number = 0,
     next_delivery_at = %(now)s

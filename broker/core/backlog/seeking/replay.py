@@ -1,10 +1,10 @@
-"""What a seek has brought about (A9)."""
+"""The effect of a seek: the messages that it has made deliverable again (A9)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-MAX_COUNTED = 10_000  # messages of a shard that are looked at one by one to be counted: some 10 ms
+MAX_COUNTED = 10_000  # messages of a shard that are read one by one to be counted: about 10 ms
 
 
 @dataclass(frozen=True, slots=True)

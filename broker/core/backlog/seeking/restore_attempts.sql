@@ -1,5 +1,6 @@
--- What a snapshot holds as outstanding, due at once under new attempt ids; for a subscription without ordering.
--- Keys' rows that the snapshot has (of an ordered subscription) end where its cursor stood.
+-- Inserts the outstanding messages of a snapshot, due at once and under new attempt ids, for a subscription without
+-- ordering.  Rows of ordering keys, if the snapshot is of an ordered subscription, end at the position of its
+-- cursor.
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, delivered_at,
     seqs, open, first_publish_time, last_publish_time, ordering_key, out_count, attempt_numbers, waiting

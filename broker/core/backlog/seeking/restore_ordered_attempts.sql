@@ -1,4 +1,5 @@
--- As restore_attempts, for an ordered subscription: one row a key, whatever rows its messages were in.
+-- Inserts the outstanding messages of a snapshot as restore_attempts.sql does, for a subscription with ordering:
+-- one row for each key, whichever rows its messages were in.
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, delivered_at,
     seqs, open, first_publish_time, last_publish_time, ordering_key, out_count, attempt_numbers, waiting
@@ -15,7 +16,8 @@ WITH held AS (
     FROM snapshot_outstanding AS o
     WHERE snapshot_id = %(snapshot_id)s AND shard_id = %(shard_id)s
 ),
--- One index range a row, as in read_due_messages; a message that is just being moved aside is in both tables.
+-- Each row is one index range, as in read_due_messages.sql.  UNION removes duplicates: a message that is being
+-- moved to the stragglers is in both tables.
 outstanding AS (
     SELECT h.attempt_id, h.part, m.seq, m.publish_time, m.ordering_key
     FROM held AS h

@@ -1,4 +1,4 @@
-"""The rows of calls: snapshots, seeks, and the position of a subscription."""
+"""Rows of the table of calls for snapshots, seeks, and the position of a subscription."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -18,7 +18,7 @@ from broker.core.backlog.seeking.seek_service import SeekService, Target
 
 async def preview_seek(service: SeekService, call: Call) -> bytes:
     target = decode_preview(call.body)
-    if call.gate is not None and target.snapshot:  # whoever may seek there may see what it would bring about
+    if call.gate is not None and target.snapshot:  # a caller who may seek there may see the effect
         request = messages.SeekRequest(subscription=call.name, snapshot=target.snapshot)
         await call.gate.allow_request(call.caller, permissions.SEEK, request)
     return encode_resource(preview_json(await service.preview(call.name, target)))

@@ -1,4 +1,4 @@
-"""Seeking: to a time, to a snapshot, and back; and purging, which is a seek past what there is (A9, G2)."""
+"""Seeks to a time or a snapshot, undoes seeks, and purges, which is a seek past all messages (A9, G2)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 UNDO_FOR = timedelta(hours=1)
 _TRIES = 5
-_UNDO_LABEL = "broker-undo-of"  # of a snapshot from before a seek: the id of its subscription
+_UNDO_LABEL = "broker-undo-of"  # the label of an undo snapshot with the id of its subscription
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -207,7 +207,7 @@ class SeekService:
         """
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
-            await lock_cursors_of(connection, subscription.subscription_id)  # whoever undoes at once comes after
+            await lock_cursors_of(connection, subscription.subscription_id)  # a concurrent undo waits
             kept = await snapshots.find_labelled(
                 connection,
                 topic_id=subscription.topic_id,
@@ -269,7 +269,7 @@ class SeekService:
             retained_since=now - subscription.retention,
             now=now,
         )
-        assert created is not None  # nobody else has the name
+        assert created is not None  # the name is unique
         until = now + UNDO_FOR
         await snapshots.update_snapshot(connection, snapshot=replace(created[0], expire_time=until))
         await self._admission.check_count(connection, project_of(name), "snapshots")

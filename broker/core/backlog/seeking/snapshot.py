@@ -1,4 +1,4 @@
-"""A snapshot: what a subscription had not acked at one moment, and all that came later (A9)."""
+"""A snapshot: the messages that a subscription had not acknowledged at one moment, and all later ones (A9)."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace

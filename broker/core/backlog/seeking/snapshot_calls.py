@@ -1,4 +1,4 @@
-"""Subscriber's snapshots and Seek: google.pubsub.v1.Snapshot and what it means, and the calls."""
+"""The calls about snapshots and Seek of Subscriber, and the conversion from and to google.pubsub.v1.Snapshot."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows of `snapshots`, and what each holds."""
+"""Rows of `snapshots`, and the messages of each."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Snapshots (A9): the meaning of each call."""
+"""Implements the calls about snapshots (A9)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -89,7 +89,7 @@ class SnapshotService:
     async def update_snapshot(self, update: Update[Snapshot]) -> Snapshot:
         """Change labels or the expire time.  Raises InvalidArgument, NotFound; nothing is changed then."""
         if not update.paths:
-            await self.get_snapshot(update.name)  # whether it exists comes first, as at Google
+            await self.get_snapshot(update.name)  # raises NotFound before other errors, as Google does
         check_field_mask(update.paths, resource="Snapshot", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         async with self._database.transaction() as connection:
             current = await self._snapshot(connection, update.name, lock=True)

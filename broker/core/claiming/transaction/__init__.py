@@ -1,1 +1,1 @@
-"""One claim: locks cursors, finds due and fresh messages, allocates them, writes what was handed out."""
+"""A claim: locks cursors, finds due and fresh messages, allocates them, and writes delivery attempts."""

@@ -1,4 +1,4 @@
-"""Allocates the messages that were found to the targets, and to their requests
+"""Allocates the messages that were found to the targets of a claim and their requests
 (core/claiming/transaction/allocation.py).
 """
 
@@ -135,7 +135,7 @@ def _with_rest(
     more can be claimed.
     """
     fresh, digest = state.place.fresh, state.target.digest
-    if fresh is None:  # the claim had no room to look up the place
+    if fresh is None:  # the claim had no capacity to look up the place
         allocation.more = True
         return allocation
     left = fresh.ranges if rest is None else rest

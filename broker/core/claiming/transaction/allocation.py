@@ -1,13 +1,13 @@
-"""How one claim allocates messages to the requests of a target: due messages, fresh messages, ordering keys.
+"""The rules by which a claim allocates due messages, fresh messages and ordering keys to the requests of a target.
 
-Redeliveries and fresh messages share a claim (docs/decisions/0060).  Where both compete for it each gets half of
-its messages and half of its bytes, so any number of messages that always fail cannot starve the others.  A claim of
-one message cannot be halved, and one message may be larger than half of the bytes: so the turn to go first passes
-from one side to the other with each such claim.  Redeliveries are delivered in the order in which they fell due,
+Redeliveries and fresh messages share a claim (docs/decisions/0060).  If both compete for it, each gets half of its
+messages and half of its bytes, so that any number of messages that always fail cannot starve the others.  A claim
+of one message cannot be halved, and one message may be larger than half of the bytes, so with each such claim the
+turn to go first passes to the other side.  Redeliveries are delivered in the order in which they became due,
 whatever their ordering key.
 
-A message that came back from a repeated delivery within RETRY_SPACING only takes the room that all others leave.
-Otherwise a consumer that nacks in a tight loop would fill half of its claims with it.
+A message that came back from a repeated delivery within RETRY_SPACING only gets what all others leave.  Otherwise a
+consumer that nacks in a tight loop would fill half of its claims with it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -281,7 +281,7 @@ def allocate_runs(
             fitting = _fitting(messages, counts[taker], bytes_left[taker], empty=not given[taker])
             if fitting:
                 break
-            if taker == turn:  # full
+            if taker == turn:  # this request is full
                 turn += 1
         if fitting:
             given[taker].append((run, fitting))
@@ -323,7 +323,7 @@ class _InOrder:
         self._preferred = preferred
         self._turn = 0
         self._takers: dict[str, int] = {}  # key -> the number of the request that has it
-        self._left: dict[str, int] = {}  # key -> how many more may be delivered: none behind one that waits
+        self._left: dict[str, int] = {}  # key -> how many more may be delivered: none after one that waits
 
     def consider(self, message: MessageRange) -> bool:
         """Give a message to a request, or let it wait for its key.  False: no request has room for it."""

@@ -1,12 +1,12 @@
-"""Claims: hands out messages under the locks of cursors (A4, A6, A7, A8, C1).
+"""Claims messages for delivery, under the locks of cursors (A4, A6, A7, A8, C1).
 
 One claim serves any number of subscriptions of a shard; a pull is the case of one.  It is one transaction:
 
     lock ──► find what is due, and fresh ──► find due messages ──► release keys ──► allocate ──► write, read bodies
 
-A step without work costs no round trip, and a claim for one subscription locks and finds in one.  The steps
-(due.py, fresh.py, allocate.py, write.py) return queries, and a function for the rows of each; `_Claim._run` sends
-them. docs/claim.md explains it all, and has the rules that lose or duplicate messages when broken.
+A step without work costs no round trip, and a claim for one subscription locks and finds messages in one.  The
+steps (due.py, fresh.py, allocate.py, write.py) return queries, and a function for the rows of each; `_Claim._run`
+sends them.  docs/claim.md explains claims in detail, with the rules whose violation loses or duplicates messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ async def claim_messages(
         await claim.find_further()
         await claim.allocate()
         return await claim.write()
-    except NeedsCoordinator:  # the claim that is made there finds nothing locked
+    except NeedsCoordinator:  # the claim on the coordinator finds no locks
         await connection.undo()
         raise
     except BaseException:
@@ -75,7 +75,7 @@ class _Claim:
     def __init__(self, connection: HotConnection, request: ClaimRequest, attempt_ids: AttemptIds) -> None:
         self._connection, self._request, self._attempt_ids = connection, request, attempt_ids
         self._bodies = Bodies()
-        self._missing: list[tuple[ClaimTarget, Gone | Locked]] = []  # targets whose cursors are not locked here
+        self._missing: list[tuple[ClaimTarget, Gone | Locked]] = []  # targets whose cursors could not be locked
         self._redeliveries = 0  # messages without keys that were looked up
         self.states: Sequence[TargetState] = ()  # of the targets whose cursors are
 
@@ -121,7 +121,8 @@ class _Claim:
             TargetState(target, place, cursor) for (target, cursor), place in zip(ours, places, strict=True)
         ]
         existing: set[int] = set()
-        # In statements of their own, after the lock: they see everything that was committed before it was granted.
+        # They are statements of their own after the lock, so they see everything that was committed before it was
+        # granted.
         queries = [
             *lock_due(request, [state for state in self.states if state.target.includes_due]),
             *find_fresh(request, _places(self.states, ordered=False), self._bodies),

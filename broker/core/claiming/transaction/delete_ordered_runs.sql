@@ -1,5 +1,5 @@
--- The rows of keys of which nothing is out and nothing waits: their next messages are fresh ones again.  Only a claim
--- runs this, under the cursor's lock, and before it reads fresh messages
+-- Deletes rows of ordering keys that have no outstanding and no waiting messages.  The next messages of these keys
+-- are fresh ones.  Only a claim runs this, under the lock of the cursor and before it reads fresh messages
 -- (tests/interleavings/test_ordering_rules.py).
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[]
 DELETE FROM delivery_attempts AS d

@@ -1,4 +1,4 @@
-"""Due messages: locks the rows that are due, and finds the messages of them that the log still has."""
+"""Due messages: locks the rows that are due, and finds those of their messages that still exist in the log."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -121,7 +121,7 @@ def find_due_beyond(request: ClaimRequest, states: Sequence[TargetState]) -> lis
         if run.phase is Phase.LOST and run.past and not run.left
     ]
     for _, run, _ in keys:
-        run.past = []  # found again
+        run.past = []  # it is looked up again
     return [*_find_rows(request, _ask_rows(past, most=MAX_DUE_MESSAGES)), *_find_keys(request, keys)]
 
 
@@ -147,7 +147,7 @@ def _find_rows(request: ClaimRequest, asked: Sequence[tuple[TargetState, DueAtte
     if not asked:
         return []
     runs = [_run(state, row) for state, row in asked]
-    distinct = list(dict.fromkeys(runs))  # endpoints that fail together have mostly the same
+    distinct = list(dict.fromkeys(runs))  # endpoints that fail together mostly have the same runs
     return [
         Query(
             (_FIND_DUE_MESSAGES, _wanted(request, distinct)),
@@ -210,7 +210,7 @@ def _take_messages(
 # --- rows of ordering keys ----------------------------------------------------------------------------------------
 
 
-_Key = tuple[TargetState, OrderedRun, int]  # and how many messages of it
+_Key = tuple[TargetState, OrderedRun, int]  # with the number of its messages
 
 
 def _ask_keys(states: Iterable[TargetState]) -> list[_Key]:
@@ -235,7 +235,7 @@ def _find_keys(request: ClaimRequest, keys: Sequence[_Key]) -> list[Query]:
         return []
     queries = []
     redriven = [key for key in keys if key[1].redriven]
-    if redriven:  # which may be among the stragglers: first, since the rows of the log are taken last
+    if redriven:  # these may be among the stragglers; they go first, because rows of the log are taken last
         asked = _wanted_of_keys(request, redriven)
         queries.append(Query((_FIND_STRAGGLERS_OF_KEYS, asked), lambda rows: _take_stragglers(redriven, rows)))
     asked = _wanted_of_keys(request, keys)

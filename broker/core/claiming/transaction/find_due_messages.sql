@@ -1,8 +1,10 @@
--- The messages of rows that are due, without their bodies: which of each run exist, are retained and match the filter
--- (it matters only to what was restored from a snapshot of a subscription with another one).  One index range a run of
--- sequences, in the log or among the stragglers.  It ends 1,000 further than the run does, for no batch holds more: the
--- last message may stand anywhere in its batch.  A row is what there is of a batch, for a row of each message would take
--- the broker twice as long to read.
+-- Returns the messages of due rows, without their bodies: those of each run that exist, are retained and match the
+-- filter.  The filter matters only for messages that were restored from a snapshot of a subscription with another
+-- filter.
+--
+-- Each run is one index range, in the log and among the stragglers.  The range ends 1,000 sequences after the run,
+-- because the last message of the run may have any place in its batch, and no batch holds more than 1,000.  The
+-- result has a row for each batch; reading a row for each message would take the broker twice as long.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
 --     sinces timestamptz[], filter_paths text[], body_paths text[], overhead int8
 -- columns: run, publish_time, batch, expires_at, seqs, sizes

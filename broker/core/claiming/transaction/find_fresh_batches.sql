@@ -1,9 +1,10 @@
--- What is fresh where every message matches, a row a batch, at several places of the log: each is the place of a
--- subscription's cursor.  `first_seq` and `count` are of the messages that are wanted of the batch, at first those from
--- the cursor on.
--- Both conditions on the cursor are needed: the row comparison gives the order and the early stop, the plain one lets
--- PostgreSQL prune partitions while it runs.  The numbering of the messages of a batch below the limit makes it count
--- messages; the last batch may hold more than are wanted.
+-- Returns fresh messages of subscriptions that receive every message, one row for each batch.  A place is the
+-- position of the cursor of a subscription in the log.
+--
+-- `first_seq` and `count` describe the messages of the batch from the cursor on; the last batch may have more
+-- messages than `limits` allows.  The messages of a batch are numbered below the LIMIT, so that it counts
+-- messages.  Both conditions on the cursor are needed: the row comparison provides the order and the early stop,
+-- the plain one lets PostgreSQL prune partitions at run time.
 -- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], limits int8[]
 -- columns: place, publish_time, batch, first_seq, count, size, expires_at
 SELECT p.place, b.publish_time, b.last_seq AS batch, b.last_seq - b.count + b.ordinal AS first_seq,

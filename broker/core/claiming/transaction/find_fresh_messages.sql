@@ -1,12 +1,14 @@
--- As find_fresh_batches, a row a message, where a filter or ordering keys decide: scans `max_scanned` messages of each
--- place and returns those that match, and the last one scanned even if it does not (`matches` false): the cursor may
--- move past it.  `is_end`: there is nothing behind it.
--- Where messages are ordered one whose key has a row waits there, and the cursor may move past it.  Rows of keys come
--- and go under the cursor's lock only.  The look for a key's row is a scalar subquery, so that it stays an index look-up
--- however many keys there are.
--- All that looks and counts stands below the join with the cursor, where the order is that of the index: above it
--- PostgreSQL sorts, and reads `max_scanned` messages for the first ten that match.
--- `overhead` makes `size` what StoredMessage.size will be.
+-- Returns fresh messages of subscriptions with a filter or ordering, one row for each message.  It scans
+-- `max_scanned` messages at each place, and returns those that match and the last one scanned, even if it does not
+-- match (`matches` is false): the cursor may move past it.  `is_end`: the log ends there.  `size` is that of
+-- StoredMessage.size, with `overhead`.
+--
+-- On ordered subscriptions a message whose key has a row waits for that row, and the cursor may move past it.  Rows
+-- of keys are created and deleted only under the lock of the cursor.  The row of a key is looked up by a scalar
+-- subquery, so that this is an index lookup however many keys there are.
+--
+-- Everything is computed below the join with the cursor, where rows come in the order of the index.  Above it
+-- PostgreSQL would sort, and read `max_scanned` messages to find the first ten that match.
 -- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], filter_paths text[], ordered bool[],
 --     limits int8[], max_bytes int8[], max_scanned int8[], overhead int8
 -- columns: place, seq, publish_time, batch, size, ordering_key, matches, is_end, expires_at

@@ -1,6 +1,6 @@
--- As find_fresh_messages, for filters that attributes alone do not decide (core/filtering/jsonpath.py).  It reads only the
--- bodies of messages whose attributes may match, and no further than to the batch with which `max_read` bytes are full
--- (`till`).
+-- Returns fresh messages as find_fresh_messages.sql does, for filters that read more than attributes
+-- (core/filtering/jsonpath.py).  It reads only the bodies of messages whose attributes may match, up to the batch
+-- (`till`) with which `max_read` bytes have been read.
 -- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], filter_paths text[], body_paths text[],
 --     ordered bool[], limits int8[], max_bytes int8[], max_scanned int8[], max_read int8, overhead int8
 -- columns: place, seq, publish_time, batch, size, ordering_key, matches, is_end, expires_at

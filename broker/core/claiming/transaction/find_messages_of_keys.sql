@@ -1,5 +1,5 @@
--- The next messages of keys, without their bodies: those that came back, or those that wait in the log before the
--- cursor.  Each key brings the sequences that it wants and how many of them.
+-- Returns the next messages of ordering keys, without their bodies: those that are redelivered, or those that wait
+-- in the log before the cursor.  Each key has the sequences to read and a limit.
 -- parameters: shard_id int8, subscription_ids int8[], ordering_keys text[], first_publish_times timestamptz[],
 --     seqs text[], limits int8[], sinces timestamptz[], filter_paths text[], body_paths text[],
 --     overhead int8

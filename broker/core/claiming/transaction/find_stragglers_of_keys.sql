@@ -1,4 +1,5 @@
--- As find_messages_of_keys, of keys with messages that came back from a dead-letter topic: the log may hold those no more.
+-- Returns messages of ordering keys as find_messages_of_keys.sql does, from the stragglers.  It is for keys with
+-- messages that were redriven from a dead-letter topic, which may not be in the log any more.
 -- parameters: shard_id int8, subscription_ids int8[], ordering_keys text[], first_publish_times timestamptz[],
 --     seqs text[], limits int8[], sinces timestamptz[], filter_paths text[], body_paths text[],
 --     overhead int8

@@ -1,9 +1,9 @@
-"""Fresh messages: those that the cursor of a subscription has not passed yet, and the bodies of all messages.
+"""Fresh messages, which the cursor of a subscription has not passed yet, and the bodies of all messages.
 
-Cursors at the same position, with the same filter and retention, have the same fresh messages before them.  Those
-are looked up once, and allocated once to all targets that would take equally many: on most shards the cursors of
-all push subscriptions are at the head, so a publish is looked up once however many subscriptions there are.  The
-body of each batch is read once, too.
+Cursors at the same position, with the same filter and retention, have the same fresh messages.  These are looked up
+once, and allocated once to all targets that would take the same number: on most shards the cursors of all push
+subscriptions are at the head, so a publish is looked up once however many subscriptions there are.  The body of
+each batch is read once, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ _FIND_FRESH_MESSAGES_BY_BODY = statements.hot("find_fresh_messages_by_body")
 _READ_BATCHES = statements.hot("read_batches")
 
 MAX_SCANNED = 10_000  # messages that one claim scans, at all places together: some 10 ms
-MAX_READ_BYTES = 4_000_000  # of bodies, at all places together: some 40 ms; at each place one more
+MAX_READ_BYTES = 4_000_000  # of bodies, at all places together: about 40 ms; at each place one batch more
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,7 @@ class Place:
             return
         self.appetites.add(appetite)
         digest = target.digest
-        # The messages that a digest leaves behind have to be judged as well: can they be delivered at once, or
-        # when?
+        # The messages that a digest leaves must be examined, too: whether they can be delivered at once, or when.
         messages = target.max_messages + (digest.max_messages if digest else 0)
         self.max_messages = max(self.max_messages, messages)
         self.max_bytes = max(self.max_bytes, target.max_bytes + (digest.max_bytes if digest else 0))
@@ -277,7 +276,7 @@ def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterabl
 class Bodies:
     """The batches that a claim has read, as messages."""
 
-    _rows: dict[int, Any] = field(default_factory=dict)  # by the last sequence, which names a batch in its shard
+    _rows: dict[int, Any] = field(default_factory=dict)  # by the last sequence, which identifies a batch
     _batches: dict[int, list[StoredMessage]] = field(default_factory=dict)
     _runs: dict[int, list[StoredMessage] | None] = field(default_factory=dict)
 

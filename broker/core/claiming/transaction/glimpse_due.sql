@@ -1,5 +1,6 @@
--- Whether anything of a subscription is due, since a time before which nothing is: of one table, so that where shards
--- lie on nodes it is planned in no time.  lock_due_attempts comes behind it if there is a row, or if the time was too late.
+-- Returns a row if anything of a subscription is due since `since`, a time before which nothing is due.  It reads
+-- one table, so that Citus plans it quickly on distributed tables.  The caller runs lock_due_attempts.sql next if
+-- there is a row, or if `since` was too late.
 -- parameters: shard_id int8, subscription_id int8, since timestamptz, now timestamptz
 SELECT 1
 FROM delivery_attempts

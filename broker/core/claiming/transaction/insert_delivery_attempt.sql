@@ -1,5 +1,6 @@
--- As insert_delivery_attempts, of one, which is what a claim for one pull writes: nothing is looked up on the way, and
--- where shards lie on nodes it is planned in no time; the other is planned for each part of the tables, each time.
+-- Inserts one delivery attempt, as a claim for a single pull does; insert_delivery_attempts.sql inserts several.
+-- This one reads no table, and Citus plans it quickly on distributed tables; the other is planned for each shard of
+-- the tables, every time.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8, attempt_ids int8, attempt_numbers int8,
 --     ack_deadlines timestamptz, exactly_once bool, seqs text, counts int8,
 --     first_publish_times timestamptz, last_publish_times timestamptz

@@ -1,4 +1,5 @@
--- What cursors pass unread as it is past its retention: up to the first message that is not.
+-- Records in the journal the messages that cursors skip unread because their retention has passed: up to the first
+-- message that is retained.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], next_publish_times timestamptz[],
 --     next_seqs int8[], sinces timestamptz[]
 WITH passed AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- What waited in the log for its ordering key, and is past its retention before the key has come free: the first
--- `max_messages` of each key.
+-- Records in the journal the messages that waited in the log for their ordering key, and whose retention passed
+-- before the key became free: the first `max_messages` of each key.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], ordering_keys text[],
 --     first_publish_times timestamptz[], waiting text[], next_seqs int8[], sinces timestamptz[], filter_paths text[],
 --     body_paths text[], bucket int8, max_messages int8

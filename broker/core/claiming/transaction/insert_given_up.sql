@@ -1,5 +1,5 @@
--- Messages that are past their time, in rows of their own: exhausted from the beginning, which is the dead-letter
--- forwarder's, and of no ordering key, for they are in nobody's way.
+-- Inserts expired messages in rows of their own, which are exhausted from the start and so left to the dead-letter
+-- forwarder.  The rows have no ordering key, because these messages block no others.
 -- parameters: shard_id int8, now timestamptz, failure text, subscription_ids int8[], attempt_ids int8[],
 --     attempt_numbers int8[], seqs text[], counts int8[], first_publish_times timestamptz[],
 --     last_publish_times timestamptz[]

@@ -1,5 +1,5 @@
--- What rows held, and the log has no more for their reader: past its retention, but for what was retracted, which is in
--- the journal already.
+-- Records in the journal as expired the messages of rows that do not exist in the log any more, except those that
+-- were retracted, which the journal has already.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], buckets int8[], attempts int8[], seqs text[]
 WITH gone AS MATERIALIZED (
     SELECT w.subscription_id, w.bucket, w.attempt, w.seqs::int8multirange - coalesce((

@@ -1,4 +1,5 @@
--- The first messages of keys that nothing was out of: from now on the others of each key wait.
+-- Inserts rows for the first messages of ordering keys that had none outstanding.  From now on the later messages
+-- of each key wait.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], ordering_keys text[],
 --     ack_deadlines timestamptz[], exactly_once bool[], seqs text[], counts int8[],
 --     first_publish_times timestamptz[], last_publish_times timestamptz[]

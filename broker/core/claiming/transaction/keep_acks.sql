@@ -1,5 +1,5 @@
--- What was acked under attempts of keys that are about to be replaced, kept for a while so that a repeated ack succeeds
--- (exactly-once delivery).
+-- Keeps the acknowledged messages of attempts with ordering keys that are about to be replaced, for a while, so
+-- that repeated acks succeed (exactly-once delivery).
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], untils timestamptz[]
 INSERT INTO delivery_attempts (
     shard_id, subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, delivered_at,

@@ -1,11 +1,13 @@
--- Rows whose time has come, up to `max_rows` of each subscription, but locked in key order (the order in which acks lock
--- them).  Of the earliest `max_seen`, messages that came back since `retried_since` from a repeated delivery are taken
--- last: rows that are seen but not locked cost little, and a few messages that are nacked in a tight loop must not hide
--- the others.
--- The due condition stands twice: the second one is checked again on the locked row, which an ack or a
--- new deadline may have changed while this statement waited for it.  So those that were found come first, with no
--- more than their times (`found_at`), then those that are locked: were only these counted, others would be forgotten
--- (tests/interleavings/test_claim_rules.py).
+-- Locks due rows, at most `max_rows` of each subscription, in key order, as acks do.
+--
+-- Of the earliest `max_seen` rows, those with redelivered messages that came back since `retried_since` are taken
+-- last.  Reading a row without locking it is cheap, and a few messages that are nacked in a tight loop must not
+-- starve the others.
+--
+-- The result has two kinds of rows: first those that were found, with their times only (`found_at`), then those
+-- that are locked.  The condition that a row is due appears twice, because it is checked again on the locked row:
+-- an ack or a new deadline may have changed the row while this statement waited for it.  If only the locked rows
+-- were counted, the claim would miss rows that are still due (tests/interleavings/test_claim_rules.py).
 -- parameters: shard_id int8, subscription_ids int8[], max_rows int8[], now timestamptz, max_seen int8[],
 --     retried_since timestamptz
 -- columns: subscription_id, found_at, attempt_id, part, status, attempt_number, next_delivery_at, delivered_at, seqs,

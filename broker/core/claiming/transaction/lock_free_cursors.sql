@@ -1,4 +1,5 @@
--- As lock_cursors, of those that nobody holds: any number of processes share the work, and none waits.
+-- Locks cursors as lock_cursors.sql does, but skips those that are locked, so that any number of processes share
+-- the work without waiting.
 -- parameters: shard_id int8, subscription_ids int8[]
 -- columns: subscription_id, next_publish_time, next_seq, due_floor, paused, due_first, filter_changed_at
 SELECT subscription_id, next_publish_time, next_seq, due_floor, paused, due_first, filter_changed_at

@@ -1,4 +1,5 @@
--- New rows whose messages came back from a dead-letter topic: they stay so until they are acked.
+-- Marks new rows whose messages were redriven from a dead-letter topic.  The mark stays until they are
+-- acknowledged.
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[]
 UPDATE delivery_attempts AS d
 SET redriven = true

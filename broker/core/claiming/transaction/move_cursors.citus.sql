@@ -1,4 +1,5 @@
--- A statement for one subscription needs hardly any planning (docs/decisions/0059-fewer-hops-on-citus.md).
+-- Moves the cursor of one subscription.  Citus hardly needs to plan a statement for one subscription
+-- (docs/decisions/0059-fewer-hops-on-citus.md).
 -- for one of: subscription_ids
 -- parameters: shard_id int8, subscription_id int8, next_publish_time timestamptz, next_seq int8,
 --     due_floor timestamptz, due_first bool

@@ -1,4 +1,4 @@
-"""Ordered runs: what a claim does with the row of `delivery_attempts` that holds an ordering key (A6).
+"""Ordered runs: how a claim changes the row of `delivery_attempts` that holds an ordering key (A6).
 
     no row ──first fresh messages of the key──► out ──all acked──► due at once ──a claim──► out (what waits next)
                                                  │                                     └──► no row (nothing waits)
@@ -6,8 +6,9 @@
                                                  ▼
                         the message and all later ones of its key came back ──retry delay──► out again, in order
 
-As long as the row is there, fresh messages of its key are passed by: they wait in the log, in `waiting`, before the
-cursor.  Rows come and go only under the cursor's lock, or a claim would pass a message that nobody looks for.
+While the row exists, claims skip fresh messages of its key, which wait in the log before the cursor (`waiting`).
+Rows are inserted and deleted only under the lock of the cursor; otherwise a claim could skip a message that no
+later claim finds.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,7 +76,7 @@ class OrderedRun:
     available: list[MessageRange] = field(default_factory=list)
     past: list[MessageRange] = field(default_factory=list)
     taken: Sequence[MessageRange] = ()
-    new_attempt_id: int = 0  # under which it is written anew
+    new_attempt_id: int = 0  # under which it is written again
     were_out: int = 0  # messages whose ack deadline has passed
 
     @property
@@ -100,7 +101,7 @@ class OrderedRun:
         Other messages are counted later.
         """
         if self.retimed:
-            return self.were_out if self.phase is not Phase.EXHAUSTED else 0  # which the forwarder counts
+            return self.were_out if self.phase is not Phase.EXHAUSTED else 0  # the forwarder counts those
         return min(self.were_out, len(self.taken)) if self.phase is Phase.OUT else 0
 
     @property
@@ -166,4 +167,4 @@ class OrderedRun:
         return [(seq, number) for seq, number in zip(self.left, self.numbers, strict=True) if seq not in dropped]
 
 
-GivenRun = tuple[OrderedRun, Sequence[MessageRange]]  # and which of its messages
+GivenRun = tuple[OrderedRun, Sequence[MessageRange]]  # with the messages that are delivered

@@ -1,9 +1,9 @@
 """Messages that a claim does not deliver because they have expired, or because they are older than the retention.
 
-An expired message is past the time that the log has for it.  It is passed like a message that the filter leaves
-out, and counted; or it is left to be forwarded to the dead-letter topic, if the subscription says so.  Messages
-older than the retention are recorded for every subscription (F3): a claim only asks the log for them where a
-cursor, or a row, is behind the retention.
+An expired message has exceeded its time to live.  It is either skipped like a message that the filter does not
+match, and counted; or it is forwarded to the dead-letter topic, if the subscription is configured to do so.
+Messages older than the retention are recorded for every subscription (F3): a claim looks for them in the log only
+if a cursor or a row is behind the retention.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,5 +1,6 @@
--- The bodies of what a claim hands out, by whole batches: of each range from the first batch to the last, both named by
--- publish time and last sequence, in the log or among the stragglers.  A batch of several messages is small.
+-- Returns the bodies of the messages that a claim delivers, as whole batches.  Each range goes from a first to a
+-- last batch, which are given by publish time and last sequence, in the log or among the stragglers.  Reading whole
+-- batches costs little, because a batch of several messages is small.
 -- parameters: shard_id int8, first_publish_times timestamptz[], first_batches int8[], last_publish_times timestamptz[],
 --     last_batches int8[]
 -- columns: publish_time, batch, ordering_key, attributes, data, shared, id_seqs

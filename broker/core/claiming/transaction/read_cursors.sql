@@ -1,4 +1,4 @@
--- Which of the subscriptions have a cursor in a shard at all, locked or not.
+-- Returns the subscriptions that have a cursor in a shard, whether it is locked or not.
 -- parameters: shard_id int8, subscription_ids int8[]
 -- columns: subscription_id
 SELECT subscription_id

@@ -1,5 +1,5 @@
--- As find_fresh_batches at one place, with bodies: those of the first batch, and of the others while what stands
--- before them has fewer than max_bytes.
+-- Returns fresh batches at one place as find_fresh_batches.sql does, with bodies: that of the first batch, and
+-- those of later ones as long as the batches before them have less than `max_bytes`.
 -- parameters: shard_id int8, subscription_id int8, since timestamptz, max_messages int8, max_bytes int8
 -- columns: publish_time, batch, first_seq, count, size, ordering_key, attributes, data, shared,
 --     id_seqs, expires_at

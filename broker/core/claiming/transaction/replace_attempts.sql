@@ -1,6 +1,9 @@
--- What is left of attempts after a claim, a seek or a dead letter, which hold their locks, so this is no race.
--- A row without bits goes, unless it holds a key; one of which a part was not taken, or that waits out its retry
--- delay, stays.  If it was being delivered until now, its deadline has passed.
+-- Writes what is left of attempts after a claim, a seek or the removal of a dead letter.  The caller holds their
+-- locks, so nothing races with it.
+--
+-- A row without bits is deleted, unless it has an ordering key.  A row is updated if only some of its messages were
+-- taken, or if it waits for its retry delay.  The failure of a row that was being delivered is 'deadline', because
+-- its deadline has passed.
 -- parameters: shard_id int8, subscription_ids int8[], attempt_ids int8[], parts int8[], open text[],
 --     statuses text[], next_delivery_ats timestamptz[]
 WITH rest AS MATERIALIZED (

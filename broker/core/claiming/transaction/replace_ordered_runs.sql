@@ -1,6 +1,6 @@
--- What becomes of keys' rows in a claim, which holds their locks: the next messages of the key go out under a new
--- attempt id, or what is gone from the log is dropped and the rest waits.
--- The sequences before `waiting_from` (null: none) do not wait any more.
+-- Updates the rows of ordering keys in a claim, which holds their locks.  Either the next messages of the key are
+-- delivered under a new attempt id, or messages that do not exist in the log any more are dropped and the others
+-- wait.  Sequences before `waiting_froms` do not wait any more (null: no change).
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], new_attempt_ids int8[],
 --     exactly_once bool[], statuses text[], next_delivery_ats timestamptz[], seqs text[], out_counts int8[],
 --     attempt_numbers text[], waiting_froms int8[], first_publish_times timestamptz[],

@@ -1,4 +1,4 @@
-"""What a claim is asked for, and what it returns (docs/claim.md)."""
+"""The request and the result of a claim (docs/claim.md)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

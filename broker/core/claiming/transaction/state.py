@@ -1,4 +1,4 @@
-"""What a claim holds for one target, from the lock to the commit."""
+"""The state of a claim for one target, from the lock to the commit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

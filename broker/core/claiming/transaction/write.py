@@ -1,8 +1,8 @@
 """Writes the messages that a claim has allocated, and returns its results.
 
 `write_allocations` returns the statements of the last round trip, and a function of their rows: the result for each
-target.  The rows that hold ordering keys are only inserted and deleted here, under the cursor's lock, or a claim
-would pass messages that no other claim finds (tests/interleavings/test_ordering_rules.py).
+target.  Rows of ordering keys are inserted and deleted only here, under the lock of the cursor; otherwise a claim
+could skip messages that no other claim finds (tests/interleavings/test_ordering_rules.py).
 """
 
 from collections import defaultdict
@@ -68,12 +68,12 @@ def write_allocations(
     upcoming: dict[int, datetime] = {}
     queries = [
         *_move_cursors(request, outcomes),
-        # Before the rows of what is handed out now, which are not meant, and behind retry delays.
+        # Before the rows of the messages that are delivered now, which are not meant; and after retry delays.
         *_read_next(request, outcomes, upcoming),
         *_insert_attempts(request, states, attempts, at),
         *_record(request, outcomes, attempts, attempt_ids, at, gives_numbers=gives_numbers),
         *bodies.missing([attempt.plan.ranges for attempt in attempts], request.shard_id),
-        # Without attempts the commit need not wait for the disk: messages that were passed would be passed again.
+        # Without attempts the commit need not wait for the disk: messages that were skipped would be skipped again.
         *(_COMMIT if attempts else _COMMIT_NOTHING),
     ]
 
@@ -109,12 +109,12 @@ def _outcome(request: ClaimRequest, state: TargetState) -> _Outcome:
     target, cursor, allocation = state.target, state.cursor, state.allocation
     rows: list[DueAttempt | OrderedRun] = [*state.due, *state.runs]
     left = [row for row in rows if row.is_left]
-    others = allocation.more or state.changed_meanwhile  # may be left, besides those rows
+    others = allocation.more or state.changed_meanwhile  # other messages may be left
     more = others or state.beyond is not None or bool(left)
     due_floor = None
     if rows or allocation.position is not None:
         due_floor = cursor.due_floor
-        if target.includes_due:  # else nothing new is known
+        if target.includes_due:  # otherwise nothing new is known
             times = [row.next_delivery_at for row in rows if row.stays]
             due_floor = max(due_floor, due_floor_after(request.now, times, state.beyond))
     asks_for_next = False
@@ -312,7 +312,7 @@ def _insert_attempts(
 def _insert(attempts: Sequence[_Attempt], shard_id: int, at: datetime) -> Bound:
     targets = [attempt.state.target for attempt in attempts]
     runs = [attempt.plan.ranges for attempt in attempts]
-    distinct = {id(run): run for run in runs}  # rows often hold the very same
+    distinct = {id(run): run for run in runs}  # rows often share a run
     held = {name: (multirange(run), count_of(run)) for name, run in distinct.items()}
     rows: dict[str, list[Any]] = {
         "subscription_ids": [target.subscription_id for target in targets],
@@ -385,7 +385,7 @@ def _row(request: ClaimRequest, target: ClaimTarget, run: OrderedRun, at: dateti
     first, last = run.first_publish_time, run.last_publish_time
     if out:
         last = max(last, run.taken[-1].publish_time)
-        if not (run.redriven and run.left):  # redriven messages wait behind those that failed, and may be older
+        if not (run.redriven and run.left):  # redriven messages wait after those that failed, and may be older
             first = run.taken[0].publish_time
     return {
         "subscription_ids": run.subscription_id,

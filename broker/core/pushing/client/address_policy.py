@@ -1,8 +1,8 @@
-"""Which addresses pushes may go to.
+"""Decides to which addresses pushes may be sent.
 
-An endpoint is whatever a caller of the API names; with `deny` it cannot be used to reach what only the broker's own
-network reaches (request forgery).  The rule is applied to the address that is connected to, after the name was
-resolved: a name that resolves to a public address first and to a private one later gains nothing.
+Any caller of the API can name an endpoint.  With `deny`, an endpoint cannot be used to reach hosts that only the
+broker's own network reaches (request forgery).  The rule is applied to the address of the connection, after the
+name was resolved, so that a name cannot evade it by resolving to a public address first and to a private one later.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# What is not the public Internet.  The IANA registries of special-purpose addresses, and multicast:
-# https://www.iana.org/assignments/iana-ipv4-special-registry, …/iana-ipv6-special-registry.
-# A list of our own, because Python's `is_private` and `is_global` differ from version to version.
+# Addresses outside the public Internet: the IANA registries of special-purpose addresses, and multicast.
+# https://www.iana.org/assignments/iana-ipv4-special-registry, …/iana-ipv6-special-registry.  The list is our own,
+# because Python's `is_private` and `is_global` differ from version to version.
 _SPECIAL: tuple[tuple[str, str], ...] = (
     ("0.0.0.0/8", "unspecified"),
     ("10.0.0.0/8", "private"),
     ("100.64.0.0/10", "shared (carrier-grade NAT)"),
     ("127.0.0.0/8", "loopback"),
-    ("168.63.129.16/32", "the platform's of an Azure machine"),  # public by its number only
+    ("168.63.129.16/32", "the platform's of an Azure machine"),  # only formally public
     ("169.254.0.0/16", "link-local"),
     ("172.16.0.0/12", "private"),
     ("192.0.0.0/24", "reserved"),
@@ -45,8 +45,8 @@ _SPECIAL: tuple[tuple[str, str], ...] = (
     ("ff00::/8", "multicast"),
 )
 _NETWORKS = tuple((ip_network(text), kind) for text, kind in _SPECIAL)
-# Of IPv6 only this is given out to be reached by everybody (https://www.iana.org/assignments/ipv6-address-space);
-# the rest has forms that stand for an address of IPv4, such as ::a.b.c.d and ::ffff:0:a.b.c.d.
+# The only public range of IPv6 (https://www.iana.org/assignments/ipv6-address-space); the rest has forms that stand
+# for an address of IPv4, such as ::a.b.c.d and ::ffff:0:a.b.c.d.
 _PUBLIC_IPV6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 

@@ -1,11 +1,11 @@
-"""One connection to an endpoint: HTTP/1.1, a request at a time.
+"""A connection to an endpoint: HTTP/1.1, one request at a time.
 
-httptools parses the answers, as it does for uvicorn; what it refuses is read again by h11 (second_reading.py).
+httptools parses the answers, as in uvicorn; answers that it refuses are parsed again by h11 (second_reading.py).
 
     idle ──send──► waiting ──status and headers──► answered ──end of the body──► idle, if both sides keep it alive
       └───────────────┴── closed by the other side, broken, given up ──┴──► closed
 
-Interim answers (1xx) are passed over, except 102, which Pub/Sub counts as success: it is the answer then.
+Interim answers (1xx) are skipped, except 102, which Pub/Sub counts as success and which is then the answer.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from broker.core.pushing.client.second_reading import SecondReading, looks_like_
 
 MAX_HEAD = 64 * 1024  # bytes of status line and headers, with all interim answers
 MAX_BODY = 64 * 1024  # bytes of a body that are kept; a connection with more to come is closed
-_MAX_AROUND_BODY = 8 * MAX_BODY  # bytes of chunks' sizes and of trailers; bodies of tiny chunks have room
+_MAX_AROUND_BODY = 8 * MAX_BODY  # bytes of chunk sizes and trailers, enough for bodies of tiny chunks
 PROCESSING = 102  # https://www.rfc-editor.org/rfc/rfc2518#section-10.1
 
 _CLOSED = "the connection was closed before an answer"
@@ -42,10 +42,10 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self) -> None:
-        self.idle_since = 0.0  # of the loop's time; the pool's
+        self.idle_since = 0.0  # in the loop's time; set by the pool
         self.reusable = True  # False also while a request is in hand
         self._parser = HttpResponseParser(self)
-        self._second: SecondReading | None = None  # in place of the parser, for the answer that it refused
+        self._second: SecondReading | None = None  # replaces the parser for an answer that it refused
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._wants_end = False
@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
         self.complete = False
         self._keep_alive = False
         self._head = b""  # received before the status, with all interim answers
-        self._body_bytes = 0  # as they came, after the packet that the status was in
+        self._body_bytes = 0  # as received, after the packet with the status
 
     # What the pool calls.
 
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         self.reusable = False  # and the transport closes itself
 
     def data_received(self, data: bytes) -> None:
-        if self.reusable:  # nobody asked: what comes cannot be the answer to a later request
+        if self.reusable:  # unsolicited bytes cannot be the answer to a later request
             self._lose("the endpoint sent something without a request")
             return
         if not self.status:
@@ -151,11 +151,11 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:  # 101: nobody asked for it
+        except HttpParserUpgrade:  # 101: it was not requested
             self.complete = True
         except HttpParserError as error:
             if self.status:
-                self.complete, self._keep_alive = True, False  # the body is broken; the status stands
+                self.complete, self._keep_alive = True, False  # the body is invalid; the status remains
             elif looks_like_http(self._head):
                 self._second = SecondReading(MAX_HEAD, frozenset({PROCESSING}))
                 self._read_again(self._second, self._head)
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self.complete:
-            self._keep_alive = False  # more than was asked for
+            self._keep_alive = False  # more than was requested
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(name) == 11 and name.lower() == b"retry-after":
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             return
         status = self._parser.get_status_code()
         if status == PROCESSING:
-            self.status, self.complete = status, True  # what may follow it is of no interest
+            self.status, self.complete = status, True  # anything after it is ignored
         elif status >= 200 or status == 101:
             self.status = status
         else:

@@ -1,8 +1,8 @@
-"""One POST to an endpoint, and what came of it.
+"""Sends one POST to an endpoint, and returns its outcome.
 
-A client of our own, because a general one costs five times the processor time (docs/decisions/0009), and because
-what it must *not* do is most of it: follow redirects, keep cookies, go through a proxy of the environment,
-decompress, or read whatever it is sent.
+This is a client of our own because a general one needs five times the processor time (docs/decisions/0009), and
+because most of its purpose is what it must *not* do: follow redirects, keep cookies, use a proxy from the
+environment, decompress, or read answers without a limit.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ SUCCESS = frozenset({102, 200, 201, 202, 204})  # https://cloud.google.com/pubsu
 
 _CONNECT_SECONDS = 10.0  # for the name, the connection and TLS in all
 _ADDRESS_SECONDS = 3.0  # for one address while there are others to try
-_STALE_SECONDS = 1.0  # after which a kept connection that ends was not one that had been closed before
-_BODY_SECONDS = 1.0  # for a body that nobody needs: what decides is the status
-_IDLE_SECONDS = 15.0  # shorter than what servers keep a connection for, mostly
+_STALE_SECONDS = 1.0  # a kept connection that ends later than this had not been closed before
+_BODY_SECONDS = 1.0  # for a body that is not needed: the status decides
+_IDLE_SECONDS = 15.0  # shorter than most servers keep connections
 _UNREADABLE_DATES = (TypeError, ValueError, OverflowError)
 
 
@@ -244,7 +244,7 @@ async def _read_body(connection: Connection, seconds: float | None) -> None:
         async with asyncio.timeout(seconds):
             await connection.end_of_body()
     except TimeoutError:
-        pass  # what has come is enough
+        pass  # the received part is sufficient
 
 
 def _serialise(start: bytes, request: PushRequest) -> bytes:
@@ -255,7 +255,7 @@ def _serialise(start: bytes, request: PushRequest) -> bytes:
     return b"%s%sContent-Length: %d\r\n\r\n%s" % (start, head, len(request.body), request.body)
 
 
-@lru_cache(maxsize=1_000)  # those of a subscription are mostly the same
+@lru_cache(maxsize=1_000)  # headers of a subscription are mostly the same
 def _header_lines(fields: tuple[tuple[str, str], ...]) -> bytes:
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields]).encode("ascii")
     if lines.count(b"\n") != len(fields) or lines.count(b"\r") != len(fields):

@@ -1,4 +1,6 @@
-"""Names to addresses, without the threads that others of the process wait for: fifty dead names stall nobody."""
+"""Resolves names without the threads that other parts of the process use, so that fifty dead names delay none of
+them.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -7,7 +9,7 @@ from ipaddress import ip_address
 import aiodns
 
 _QUERY_SECONDS, _TRIES = 2.0, 2  # of each name server
-_KEEP_SECONDS = 10.0  # names move; a burst of new connections to one asks once
+_KEEP_SECONDS = 10.0  # addresses change; a burst of new connections to one name resolves it once
 _MAX_NAMES = 10_000
 
 

@@ -1,8 +1,8 @@
-"""An answer that httptools refuses, read by h11.
+"""Parses answers that httptools refuses, by h11.
 
 httptools is fast, and refuses some answers that RFC 9112 accepts: two equal Content-Length headers, a
-Content-Length beside chunked, lines that end without CR, folded headers.  So h11 judges what httptools refuses; the
-connection is closed afterwards (docs/decisions/0072-standards.md).
+Content-Length together with chunked encoding, lines that end without CR, folded headers.  So h11 judges what
+httptools refuses; the connection is closed afterwards (docs/decisions/0072-standards.md).
 """
 
 import h11
@@ -19,7 +19,7 @@ class SecondReading:
         self.headers: dict[bytes, bytes] = {}
         self.body = b""
         self.complete = False
-        self.refusal = ""  # why it is no answer of HTTP/1.1
+        self.refusal = ""  # why it is not a valid HTTP/1.1 answer
         self._final = final
         self._connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=limit)
         for event in (h11.Request(method="POST", target="/", headers=[("Host", "")]), h11.EndOfMessage()):
@@ -32,7 +32,7 @@ class SecondReading:
             while not self.complete and self._take(self._connection.next_event()):
                 pass
         except h11.RemoteProtocolError as error:
-            self.complete = bool(self.status)  # the body is broken; the status stands
+            self.complete = bool(self.status)  # the body is invalid; the status remains
             self.refusal = "" if self.status else str(error)
 
     def _take(self, event: object) -> bool:

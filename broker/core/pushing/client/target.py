@@ -1,4 +1,4 @@
-"""What a URL means to the one who sends to it."""
+"""The parts of a URL that a request to it needs."""
 
 import base64
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Whom pushes over TLS trust."""
+"""The certificate authorities that pushes over TLS trust."""
 
 import ssl
 from functools import cache

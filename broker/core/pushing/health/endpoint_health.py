@@ -1,4 +1,4 @@
-"""Whether another request to a push subscription's endpoint may start now.  Pure: times are given, in seconds."""
+"""Decides whether another request to an endpoint may start now.  Pure: times are parameters, in seconds."""
 
 from collections.abc import Hashable
 
@@ -16,17 +16,17 @@ from broker.model.push_state import BreakerState
 FIRST_WINDOW = 8
 LINEAR_ABOVE = 3_000
 SLOW_LATENCY = 1.0  # seconds; an answer that takes longer is slow
-MAX_WINDOW = 10_000  # ours: sockets that one process can have open to one endpoint with sense
+MAX_WINDOW = 10_000  # ours: a sensible maximum of sockets to one endpoint
 
-_MAX_PROBES = 64  # outstanding at once while the endpoint does not answer
+_MAX_PROBES = 64  # requests outstanding at once while the endpoint does not answer
 
 MAX_RETRY_AFTER = 3_600.0  # seconds; an endpoint that asks for more is tried again after this
-_OVERLOADED_SHARE = 0.1  # of failing requests, from which on a window of an overloaded endpoint grows linearly
+_OVERLOADED_SHARE = 0.1  # of failed requests, from which on the window of an overloaded endpoint grows linearly
 _LATENCY_WEIGHT = 1 / 8  # of the newest request in the mean
 
 
-ALL_FAIL = 8  # so many, and the endpoint backs off as a whole
-GONE_AFTER = 3  # so many answered with 410, and it is believed to be gone
+ALL_FAIL = 8  # different messages failed in a row: the endpoint backs off as a whole
+GONE_AFTER = 3  # answers with 410 after which the endpoint is considered gone
 
 
 class FailedMessages:
@@ -148,7 +148,7 @@ class EndpointHealth:
         self._last_start = self._last_failure = now
         self._retry_at = now  # nothing starts before: a Retry-After
         self._opened_at = now  # when the breaker opened last
-        self._spread = 1.0  # what the pause that is on is multiplied by, for jitter
+        self._spread = 1.0  # the jitter factor of the current pause
         self._recent = RecentOutcomes()
         self.failed_messages = FailedMessages()
         self._start_over(FIRST_WINDOW if failures_before is None else 1, now)
@@ -166,7 +166,7 @@ class EndpointHealth:
         self._trip_until = self._started  # a round trip ends when a later request does
         self._faults_of_trip: set[Fault] = set()  # of failures that count for the endpoint
         running = len(self._running.running)
-        self._peak = self._last_peak = running  # most at once in this round trip and the one before
+        self._peak = self._last_peak = running  # the most at once in this round trip and the previous one
 
     @property
     def outstanding(self) -> int:
@@ -219,7 +219,7 @@ class EndpointHealth:
             requests = self._running
             if len(requests.running) >= int(self._window) or now >= requests.check_at:
                 requests.set_aside_stuck(now, self.mean_latency)
-            window, most = int(self._window), self._cap - requests.stuck  # the stuck ones count for the cap only
+            window, most = int(self._window), self._cap - requests.stuck  # stuck requests only count for the cap
             free = (window if window < most else most) - len(requests.running)
         if free <= 0 or self._bucket is None:
             return free if free > 0 else 0
@@ -311,7 +311,7 @@ class EndpointHealth:
         wanted = min(retry_after, MAX_RETRY_AFTER) if retry_after is not None and retry_after > 0 else 0.0
         if attempt.number <= self._counts_after:
             return self._pause_of_message(is_of_endpoint=True, wanted=wanted)
-        if self._before and not fault.is_of_endpoint:  # the origin answers
+        if self._before and not fault.is_of_endpoint:  # the origin does answer
             self._before, self.breaker = 0, "closed"
         overtaken = self._running.was_overtaken(attempt, now, self.mean_latency)
         repeated = attempt.is_retry and self._recent.any_succeeded(now)
@@ -424,7 +424,7 @@ class EndpointHealth:
         self._spread = 1.0 + self._jitter()
         self.breaker = "open"
         self._start_over(1, now)
-        if not was_closed:  # another probe may be outstanding still, and succeed
+        if not was_closed:  # another probe may still be outstanding, and succeed
             self._counts_after = counts_after
 
     def _end_open(self, now: float) -> None:

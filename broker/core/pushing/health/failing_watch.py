@@ -1,16 +1,17 @@
-"""Which failures of a push subscription are reported.  Pure: times are given.
+"""Decides which failures of a push subscription are reported.  Pure: times are parameters.
 
 A message that failed, and failed again after the endpoint had accepted others, is *singled out*: its answers say
-little about the endpoint. So is one whose request failed after the endpoint had accepted another while it was
-outstanding. Failures count for the endpoint, unless only singled-out messages account for them: several whose
-status rejects the message, or a single one, whatever its status.
+little about the endpoint.  So is a message whose request failed after the endpoint had accepted another one while
+it was outstanding.  Failures count for the endpoint, unless only singled-out messages account for them: several
+whose status rejects the message, or a single one, whatever its status.
 
     success ──failure──► run of failures ──`after`──► reported ──success──► recovered
        ▲                        │                        │
        └────────success─────────┴───nothing is left──────┘
 
-What is acknowledged, discarded, purged, skipped by a seek or expired elsewhere neither fails nor succeeds again. So
-a failing message of which nothing is heard any more ends, and so does a run when nothing is left to send.
+Messages that were acknowledged, discarded or purged elsewhere, skipped by a seek, or expired neither fail nor
+succeed again.  So a failing message ends when nothing more is reported of it, and a run of failures ends when
+nothing is left to send.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,7 +23,7 @@ from broker.core.pushing.health.fault import fault_of
 from broker.model.push_state import MAX_FAILING_MESSAGES, FailingMessage, FailureRun, PushState
 
 MAX_TRACKED = 100  # failed messages of a subscription that are remembered; the latest ones
-GONE_AFTER = timedelta(minutes=2)  # so late a message is not tried again while the endpoint works: it is gone
+GONE_AFTER = timedelta(minutes=2)  # a message that is not retried for so long while the endpoint works is gone
 _LONGEST_BACKOFF = timedelta(minutes=10)  # of a message whose next attempt another process has set
 
 
@@ -65,7 +66,7 @@ class FailingWatch:
         self._sole: str | None = None  # the singled-out message that has failed since the last success
         self.run = None if known is None else known.failures
         self._last_failure_at: datetime | None = None
-        self._idle_since: datetime | None = None  # the endpoint fails, may be sent something, and nothing is there
+        self._idle_since: datetime | None = None  # since when it fails, may send, and has no messages
         self._last_success_at: datetime | None = None
         messages = () if known is None else known.failing_messages
         self._tracked = {  # the one that failed last at the end
@@ -167,7 +168,7 @@ class FailingWatch:
         ):
             self._idle_since = None
             return False
-        if self._idle_since is None:  # what another process has sent may be due again this much later
+        if self._idle_since is None:  # messages that another process has sent may become due this much later
             self._idle_since = now + (_LONGEST_BACKOFF if self._last_failure_at is None else timedelta(0))
         if now - self._idle_since < GONE_AFTER:
             return False

@@ -1,4 +1,4 @@
-"""What a failed push says of the endpoint and of the message, and how long the message waits then."""
+"""What a failed push says about the endpoint and about the message, and how long the message then waits."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +19,8 @@ ENDPOINT_BACKOFF = RetryPolicy(
 )
 
 _GONE = 410
-# The endpoint works, and asks for fewer requests or more time; so do refused connections and missing answers.
+# The endpoint works, and asks for fewer requests or more time.  Refused connections and missing answers mean the
+# same.
 _OVERLOADED = frozenset((408, 425, 429, 502, 503, 504))
 _UNAUTHORIZED = frozenset((401, 403))
 

@@ -1,7 +1,7 @@
-"""Whether a larger window brings more.  Pure: times are given."""
+"""Decides whether a larger window increases throughput.  Pure: times are parameters."""
 
 _PERIOD = 0.05  # seconds, at least, over which successes are counted; and at least a round trip
-_WORTH = 1.1  # twice the window must bring so many times the successes a second
+_WORTH = 1.1  # a doubled window must raise the successes a second by this factor
 _HOLD = 2.0  # seconds after which a larger window is tried again
 
 

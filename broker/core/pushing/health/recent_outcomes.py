@@ -1,4 +1,4 @@
-"""The outcomes of an endpoint's latest requests.  Pure: times are given, in seconds."""
+"""The outcomes of an endpoint's latest requests.  Pure: times are parameters, in seconds."""
 
 from collections import deque
 from enum import Enum

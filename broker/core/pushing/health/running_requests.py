@@ -1,12 +1,13 @@
-"""The outstanding requests of an endpoint, and which of them are stuck.  Pure: times are given, in seconds."""
+"""The outstanding requests of an endpoint, and which of them are stuck.  Pure: times are parameters, in seconds."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import islice
 
-# A request is stuck if later ones have succeeded while it has taken this long, and so many times the mean latency.
+# A request is stuck if later ones have succeeded while it has taken this long, and this many times the mean
+# latency.
 _STUCK_SECONDS, _STUCK_LATENCIES = 0.25, 8
-_CHECK_SECONDS = 0.02  # between two checks for requests that are stuck by now, while there is room without them
+_CHECK_SECONDS = 0.02  # between two checks for stuck requests, while there is capacity without them
 _MAX_STUCK = 1_000
 
 
@@ -35,9 +36,9 @@ class RunningRequests:
     __slots__ = ("check_at", "last_success", "running", "stuck")
 
     def __init__(self) -> None:
-        self.running: dict[Attempt, None] = {}  # but for those that are stuck; oldest first
+        self.running: dict[Attempt, None] = {}  # except stuck ones; oldest first
         self.stuck = 0
-        self.check_at = 0.0  # when `set_aside_stuck` is to be called next
+        self.check_at = 0.0  # when to call `set_aside_stuck` next
         self.last_success = 0  # the highest number of a request that has succeeded
 
     def remove(self, attempt: Attempt) -> None:

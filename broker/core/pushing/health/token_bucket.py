@@ -1,8 +1,8 @@
-"""A limit of so many messages a second (C3), as pure arithmetic on times: seconds of a monotonic clock."""
+"""A rate limit in messages a second (C3), as pure arithmetic on times: seconds of a monotonic clock."""
 
 from broker.model.push_config import Digest
 
-_ROUNDING = 1e-6  # of a message: what the sums of times may be off
+_ROUNDING = 1e-6  # of a message: the error that sums of times may have
 
 
 class TokenBucket:

@@ -1,11 +1,11 @@
-"""Attributes as headers of an unwrapped push (writeMetadata): those that are legal and harmless (A8).
+"""Attributes as headers of an unwrapped push (writeMetadata): those that are valid and harmless (A8).
 
-An attribute's name and value are a publisher's; the request is the broker's.  So none may end a header, add a
-second one, change how the request is framed or routed, or pass for what the broker itself, a proxy or the
-platform in front of a receiver says.  docs/operations.md has the list for operators.
+The publisher chooses the name and value of an attribute, but the request is the broker's.  So no attribute may end
+a header, add a second one, change how the request is framed or routed, or be taken for a header of the broker
+itself, of a proxy, or of the platform in front of a receiver.  docs/operations.md has the list for operators.
 
-Names are compared as the most generous receiver reads them: CGI and WSGI make one variable of `X-Real-IP` and
-`x_real_ip` (RFC 3875, section 4.1.18), and some servers turn every other sign into `_` as well.
+Names are compared as the most lenient receiver reads them: CGI and WSGI map `X-Real-IP` and `x_real_ip` to the same
+variable (RFC 3875, section 4.1.18), and some servers replace every other character by `_` as well.
 """
 
 import re
@@ -22,16 +22,16 @@ DROPPED = frozenset(
         "expect", "http2-settings", "max-forwards", "alt-used",
         # becomes HTTP_PROXY, through which programs then send their own requests (https://httpoxy.org)
         "proxy",
-        # what the broker says
+        # headers of the broker
         "authorization", "from", "user-agent", "accept", "accept-encoding",
-        # who calls
+        # credentials
         "cookie", "cookie2", "remote-user", "x-remote-user", "x-serverless-authorization",
-        # what proxies say of where a request comes from
+        # headers of proxies about the origin of a request
         "forwarded", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "x-cluster-client-ip",
         "x-originating-ip", "x-remote-ip", "x-remote-addr", "remote-addr", "fastly-client-ip", "x-forwarded",
-        # what frameworks let a request say instead of its method and path
+        # headers by which frameworks override the method and path
         "x-http-method", "x-http-method-override", "x-method-override", "x-host", "x-middleware-subrequest",
-        # what Google's platform says, and takes away from requests of others
+        # headers of Google's platform, which it removes from other requests
         "x-cloudscheduler", "x-apigateway-api-userinfo", "x-endpoint-api-userinfo",
     )
 )  # fmt: skip

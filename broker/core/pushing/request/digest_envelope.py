@@ -1,9 +1,10 @@
-"""Many messages in one POST (C4), an extension.
+"""Digests: several messages in one POST (C4), an extension.
 
     {"subscription": "projects/p/subscriptions/s",
      "messages": [{"message": {… as in the request of a single message …}, "deliveryAttempt": 2}, …]}
 
-A success status acks all of them, unless its body is JSON that names failed ones: {"failedMessageIds": ["…"]}.
+A success status acknowledges all of them, unless the body of the answer is JSON that names failed ones:
+{"failedMessageIds": ["…"]}.
 """
 
 import msgspec

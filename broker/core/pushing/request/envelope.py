@@ -1,11 +1,11 @@
-"""The request that carries a message to an endpoint, as Google's service makes it.
+"""The request that carries a message to an endpoint, in the format of Google's service.
 
     wrapped (no wrapper or pubsubWrapper)   JSON: the message, both spellings of its id and time, the subscription
     unwrapped (noWrapper)                   the data alone
     unwrapped with writeMetadata            the same, and headers: x-goog-pubsub-…, and the attributes
 
-https://cloud.google.com/pubsub/docs/push#receive_push, …/payload-unwrapping.  `attributes` and `data` are there
-also when empty (as the emulator sends them): a receiver may look for them without a check.
+https://cloud.google.com/pubsub/docs/push#receive_push, …/payload-unwrapping.  `attributes` and `data` are present
+even if empty, as in the emulator's requests, because a receiver may read them without a check.
 """
 
 import hashlib
@@ -91,8 +91,8 @@ class Envelope:
         self._authorized: tuple[str | None, Mapping[str, str]] = (
             None,
             _JSON,
-        )  # the last token, and the headers with it
-        self._time: tuple[datetime | None, str] = (None, "")  # the last publish time, and as it is printed
+        )  # the last token, and the headers that contain it
+        self._time: tuple[datetime | None, str] = (None, "")  # the last publish time, and its formatted text
 
     def request(
         self, message: StoredMessage, *, shard_id: int, attempt_number: int, now: datetime, token: str | None
@@ -124,7 +124,8 @@ class Envelope:
         ]
         body, headers = _encode(_Digest(self._subscription, entries)), self._headers(token)
         if self._signer is not None:
-            # The same for a repeat of the same messages; another for other messages between the first and the last.
+            # The same for a repeat of the same messages; different for other messages between the same first and
+            # last ones.
             ids = sorted(entry.message.message_id for entry in entries)
             webhook_id = self._webhook_id(hashlib.sha256(",".join(ids).encode()).hexdigest()[:32])
             headers = {**headers, **self._signer.headers(webhook_id, body, now=now)}

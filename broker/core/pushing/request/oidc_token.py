@@ -1,11 +1,11 @@
-"""The bearer tokens of pushes: OpenID Connect ID tokens as Google's, signed by the broker's own keys.
+"""The bearer tokens of pushes: OpenID Connect ID tokens like Google's, signed with the broker's own keys.
 
     made ──1 day──► signs for 30 days ──successor signs──► published 2 hours more ──► deleted
          published from the beginning: verifiers that cache the keys know it before it signs
 
-The keys are in the database, so that all processes sign with, and publish, the same.  A key is succeeded when it is
-29 days old; whichever process notices first makes the successor.  Should none run at that time, the old key signs
-on until the late successor does.
+The keys are in the database, so that all processes sign with, and publish, the same ones.  A key is replaced when
+it is 29 days old, by the first process that notices.  If no process runs at that time, the old key continues to
+sign until its successor does.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from broker.core.pushing.request.signing_key_rows import (
 from broker.db.driver.database import Database
 from broker.model.errors import Unavailable
 
-REFRESH_SECONDS = 60.0  # how often every process looks for new keys; must be far below PUBLISHED_AHEAD
+REFRESH_SECONDS = 60.0  # how often every process checks for new keys; must be far below PUBLISHED_AHEAD
 
 SIGNS_FOR = timedelta(days=30)
 PUBLISHED_AHEAD = timedelta(days=1)
 TOKEN_LIFETIME = timedelta(hours=1)  # Google's
-PUBLISHED_AFTER = TOKEN_LIFETIME + timedelta(hours=1)  # the margin: for a process that learns late of the successor
-WITHOUT_SUCCESSOR = timedelta(days=3650)  # a key's end is set with its successor
+PUBLISHED_AFTER = TOKEN_LIFETIME + timedelta(hours=1)  # the margin is for a process that learns late
+WITHOUT_SUCCESSOR = timedelta(days=3650)  # the end of a key without a successor
 
 REUSED_FOR = timedelta(minutes=50)  # a token lives for at least 10 minutes more when it arrives
 MAX_TOKENS = 20_000  # some 25 MB

@@ -1,4 +1,4 @@
-"""The keys that sign the tokens of pushes, shared by all processes of all brokers on the database."""
+"""Rows of the keys that sign the tokens of pushes, shared by all brokers on the database."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,7 +36,7 @@ async def insert_signing_key(
     Returns False if another process was faster.  The lock is held to the end of the transaction.
     """
     await connection.execute(text("LOCK TABLE signing_keys IN SHARE ROW EXCLUSIVE MODE"))
-    keys = await list_signing_keys(connection)  # a statement of its own: it sees what the lock waited for
+    keys = await list_signing_keys(connection)  # a separate statement, which sees what the lock waited for
     if (keys[-1].key_id if keys else None) != after:
         return False
     if after is not None:

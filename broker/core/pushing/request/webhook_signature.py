@@ -1,4 +1,4 @@
-"""Signatures as Standard Webhooks 1.0 has them (https://www.standardwebhooks.com), scheme v1.
+"""Signatures of pushes by Standard Webhooks 1.0 (https://www.standardwebhooks.com), scheme v1.
 
 webhook-id          the same for every attempt of a message, so that a receiver can tell a repeat
 webhook-timestamp   of this attempt, in seconds: a receiver refuses old requests that somebody sends again
@@ -38,4 +38,4 @@ def _key(secret: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
-        return text.encode()  # refused when a subscription is written; what is stored must not stop all pushes
+        return text.encode()  # refused when a subscription is written; a stored one must not stop all pushes

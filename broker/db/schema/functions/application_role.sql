@@ -1,6 +1,7 @@
--- The role that calls, if it may write to the outbox in the project; an error otherwise. The caller is the role that
--- was SET, or else the one that logged in: both are visible in a SECURITY DEFINER function, whose own rights are those
--- of its owner. A role has the grants of all roles that it inherits from, as with tables.
+-- Returns the calling role, if it may write to the outbox in the project; raises an error otherwise. The calling
+-- role is that of SET ROLE, or else the one that logged in: both are visible in a SECURITY DEFINER function, which
+-- itself runs with the rights of its owner. A role has the grants of all roles that it inherits from, as with
+-- tables.
 CREATE OR REPLACE FUNCTION application_role(of_project text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     caller text := CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END;

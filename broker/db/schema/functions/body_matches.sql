@@ -1,7 +1,7 @@
--- Whether a message matches a filter that reads bodies. `path` is evaluated on an array of the attributes and, if
--- the body can be parsed, its JSON. A body with fields can only begin with an object, an array or white space; for
--- any other first byte no subtransaction is started. The handler catches what jsonb or the text encoding refuses,
--- and nothing else: running out of memory must not look like a body without fields.
+-- Returns whether a message matches a filter that reads bodies. `path` is evaluated on an array of the attributes
+-- and, if the body can be parsed, its JSON. A body with fields can only begin with an object, an array or white
+-- space; for any other first byte no subtransaction is started. The handler catches only the errors of jsonb and of
+-- the text encoding: a lack of memory must not be taken for a body without fields.
 CREATE OR REPLACE FUNCTION body_matches(attributes jsonb, body bytea, path jsonpath) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Raises an error if too much is in the outbox: counted, for each project, since a broker last had everything of it
--- that it saw, and in bytes. The size is only measured for a large row, because measuring it reads the table's files.
+-- Raises an error if the outbox has too many rows or bytes. Rows are counted, for each project, from the number up
+-- to which a broker last took all rows that it saw. The size is only measured for a large row, because measuring it
+-- reads the table's files.
 CREATE OR REPLACE FUNCTION check_outbox_bounds(up_to bigint, added integer, of_project text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- Raises an error unless the attributes name a delivery time as features/delayed/delay.py defines it.
+-- Raises an error unless the attributes contain a valid delivery time (features/delayed/delay.py).
 CREATE OR REPLACE FUNCTION check_outbox_delay(of_attributes jsonb, at_time timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     deliver_at text := of_attributes ->> 'broker-deliver-at';

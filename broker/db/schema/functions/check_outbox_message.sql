@@ -1,5 +1,5 @@
--- Raises an error unless a message is within the limits of model/publish_limits.py. It checks exactly those, so a
--- message that passes is never refused later because of its size.
+-- Raises an error unless a message is within the limits of model/publish_limits.py. It checks exactly these, so
+-- that a message is never refused later because of its size.
 CREATE OR REPLACE FUNCTION check_outbox_message(body bytea, of_attributes jsonb, of_key text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- Raises an error unless time to live, priority and deduplication id are as features/expiry/expiry.py,
--- features/priorities/priority.py and features/deduplication/identity.py define them: once the transaction has
--- committed nobody is left to report an error to.
+-- Raises an error unless time to live, priority and deduplication id are valid by features/expiry/expiry.py,
+-- features/priorities/priority.py and features/deduplication/identity.py. Errors must be raised here, because after
+-- the commit they cannot be reported to the application.
 CREATE OR REPLACE FUNCTION check_outbox_options(
     of_attributes jsonb, of_key text, expires boolean, levels integer, is_deduplicated boolean
 ) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$

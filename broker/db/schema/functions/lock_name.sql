@@ -1,5 +1,5 @@
--- Locks a name until the transaction ends: another transaction that inserts the same name waits at the unique
--- index, and no row is left.
+-- Locks a name until the transaction ends. Another transaction that locks the same name waits at the unique index.
+-- No row is left behind.
 CREATE OR REPLACE FUNCTION lock_name(of_name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO locked_names (name) VALUES (of_name);

@@ -1,6 +1,6 @@
--- Whether a message matches filters that also read publish times. `path` is evaluated on an array of the
--- attributes, the body's JSON (an empty array if it cannot be parsed; body_matches says how it is parsed), and the
--- publish time in seconds since 1970.
+-- Returns whether a message matches filters that also read publish times. `path` is evaluated on an array of the
+-- attributes, the body's JSON (parsed as in body_matches; an empty array if it cannot be parsed), and the publish
+-- time in seconds since 1970.
 CREATE OR REPLACE FUNCTION message_matches(attributes jsonb, body bytea, publish_time timestamptz, path jsonpath)
 RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Notifies the brokers, where the database supports NOTIFY; elsewhere they find by polling what was written.
+-- Notifies the brokers, if the database supports NOTIFY. Otherwise they find new rows by polling.
 CREATE OR REPLACE FUNCTION notify_brokers(channel text, payload text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_catalog.pg_notify(channel, payload);

@@ -1,4 +1,4 @@
--- The n-th sequence of a multirange, counted from 1.
+-- Returns the n-th sequence of a multirange, counted from 1.
 CREATE OR REPLACE FUNCTION nth_sequence(seqs int8multirange, n integer) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN (
     SELECT s

@@ -1,7 +1,7 @@
--- The sequences of an ordering key's row that are not settled: those from the first open bit on, since an ack
--- counts only once all earlier messages of the key are acked. It has no subquery of its own, so PostgreSQL inlines
--- it; a seek or a snapshot calls it for every key's row, and most of those are open from their first message on.
--- `CASE` has no operand because Citus deparses that form wrongly.
+-- Returns the sequences of an ordering key's row that are not settled: those from the first open bit on, because an
+-- ack takes effect only once all earlier messages of the key are acknowledged. The function has no subquery of its
+-- own, so PostgreSQL inlines it: a seek or a snapshot calls it for the row of every key, and most of these rows are
+-- open from their first message on. `CASE` has no operand because Citus deparses that form wrongly.
 CREATE OR REPLACE FUNCTION unsettled(seqs int8multirange, open bit varying) RETURNS int8multirange
 LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN
     CASE

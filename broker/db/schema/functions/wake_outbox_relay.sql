@@ -1,6 +1,6 @@
--- Wakes the brokers on commit, once per transaction. NOTIFY takes a lock that all committing transactions share
--- until they are on disk, so it is skipped while a broker polls anyway. The committing role has no rights on these
--- tables: the function runs with those of its owner.
+-- Wakes the brokers on commit, once per transaction. NOTIFY takes a lock for which all committing transactions wait
+-- until they are on disk, so it is skipped while a broker polls anyway. The function runs with the rights of its
+-- owner, because the committing role has none on these tables.
 CREATE OR REPLACE FUNCTION wake_outbox_relay() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

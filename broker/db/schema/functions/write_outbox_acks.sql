@@ -1,5 +1,5 @@
--- Stages acks or nacks in the caller's transaction. Returns the number of the row. Bytes 2 to 7 of an ack id are
--- the lower six bytes of its subscription's id (model/ack_id.py).
+-- Writes acks or nacks to the outbox in the caller's transaction. Returns the number of the row. Bytes 2 to 7 of an
+-- ack id are the lower six bytes of its subscription's id (model/ack_id.py).
 CREATE OR REPLACE FUNCTION write_outbox_acks(of_subscription text, of_ack_ids text[], is_nack boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE

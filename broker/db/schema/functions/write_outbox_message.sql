@@ -1,4 +1,4 @@
--- Stages a message in the caller's transaction. Returns the number of its row.
+-- Writes a message to the outbox in the caller's transaction. Returns the number of its row.
 CREATE OR REPLACE FUNCTION write_outbox_message(of_topic text, of_body bytea, of_attributes jsonb, of_key text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

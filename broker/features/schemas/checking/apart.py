@@ -1,8 +1,8 @@
-"""The process in which protobuf is compiled, and messages are read that could cost much: it may end at any time.
+"""The process that compiles protobuf, and checks messages that could be expensive.  It may end at any time.
 
-`python -m broker.features.schemas.checking.apart` reads jobs from its input and writes an answer to each, and ends
-with its input.  Whatever it is given, it has so much memory and no more.  Each job says how much processor time it
-may take; the process ends (SIGPROF) when a job takes more.
+`python -m broker.features.schemas.checking.apart` reads jobs from its input, writes an answer to each, and ends
+with its input.  Its memory is limited, whatever its input.  Each job states how much processor time it may take;
+the process ends (SIGPROF) when a job takes more.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Avro schemas and messages, checked against the specification and not against what a library takes.
+"""Checks Avro schemas and messages against the specification, not against what a library accepts.
 
-A definition is measured before a message is read by it (avro_measure.py): reading values that take no bytes might
-never end.
+A definition is measured before a message is read by it (avro_measure.py), because reading values that take no bytes
+might never end.
 """
 
 from collections.abc import Callable, Sequence

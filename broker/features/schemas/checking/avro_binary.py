@@ -1,4 +1,4 @@
-"""Whether bytes are values in Avro's binary encoding.
+"""Checks whether bytes are values in Avro's binary encoding.
 
 https://avro.apache.org/docs/1.12.0/specification/#binary-encoding.  A check reads a value without building one in
 Python.  It is stricter than the decoders of libraries, which accept an int of 64 bits, a boolean of 2, a negative

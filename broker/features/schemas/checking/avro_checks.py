@@ -1,4 +1,4 @@
-"""The checks of a definition's types, in whatever encoding."""
+"""The checks of a definition's types, which are the same for both encodings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,7 @@
-"""Avro definitions, read as the specification says: https://avro.apache.org/docs/1.12.0/specification/
+"""Parses Avro definitions by the specification: https://avro.apache.org/docs/1.12.0/specification/
 
-Each library accepts something that the specification forbids, and refuses something that it allows.  So this module
-alone decides what a definition is (docs/decisions/0072-standards.md).
+Each library accepts something that the specification forbids, and refuses something that it allows.  So only this
+module decides what a valid definition is (docs/decisions/0072-standards.md).
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Whether JSON is a value in Avro's JSON encoding.
+"""Checks whether JSON is a value in Avro's JSON encoding.
 
 https://avro.apache.org/docs/1.12.0/specification/#json-encoding.  The specification does not mention names that a
-record does not have; they are ignored, as Java's Avro does.  Logical types do not matter: a value is judged by its
+record does not have; they are ignored, as in Java's Avro.  Logical types do not matter: a value is judged by its
 underlying type.
 """
 

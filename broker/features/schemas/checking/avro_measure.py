@@ -1,4 +1,4 @@
-"""How much a message of a few bytes can be, by an Avro definition (avro_definition.py)."""
+"""Computes how large the value of a few encoded bytes can be, by an Avro definition (avro_definition.py)."""
 
 from math import inf
 from typing import Any, NamedTuple

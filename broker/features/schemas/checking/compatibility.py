@@ -1,7 +1,8 @@
-"""Whether messages of one revision can be read by another: both ways, as Google asks of a commit, or one way.
+"""Checks whether messages of one revision can be read by another: in both directions, as Google requires, or in
+one.
 
-https://cloud.google.com/pubsub/docs/commit-schema-revision: by Avro's rules of resolution; of protobuf, optional
-fields may be added and removed, and no field may be changed.
+https://cloud.google.com/pubsub/docs/commit-schema-revision: for Avro, its rules of schema resolution; for protobuf,
+optional fields may be added and removed, and no field may be changed.
 """
 
 import json

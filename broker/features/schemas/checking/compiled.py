@@ -1,4 +1,4 @@
-"""Schemas that messages can be checked against, whatever their type."""
+"""Compiled schemas of any type, against which messages can be checked."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,8 +1,8 @@
 """JSON Schema (2020-12) and messages in JSON, by jsonschema-rs: an extension.
 
-It fetches nothing, and its patterns are matched in a time that grows with the text alone.  What remains is a small
-definition that asks much of a small message, by references to references and alternatives of alternatives.  So a
-definition is weighed before messages are looked at by it: one that refers to itself is never quick.
+The library fetches nothing, and its patterns are matched in linear time.  Only small definitions remain that make
+the check of a small message expensive, by references to references and alternatives of alternatives.  So the cost
+of a definition is estimated before messages are checked by it; one that refers to itself never counts as quick.
 """
 
 import json

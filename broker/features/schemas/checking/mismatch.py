@@ -1,4 +1,4 @@
-"""What a message is told that is not as its schema says."""
+"""The error for a message that does not satisfy its schema."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

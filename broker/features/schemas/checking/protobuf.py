@@ -1,4 +1,4 @@
-"""Protobuf schemas and messages, by Google's library; protoc compiles definitions elsewhere (apart.py)."""
+"""Protobuf schemas and messages, by Google's library; protoc compiles definitions in another process (apart.py)."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,9 @@
-"""What ProtoJSON forbids and Google's library for Python accepts: https://protobuf.dev/programming-guides/json/.
+"""Rejects JSON that ProtoJSON forbids but Google's Python library accepts:
+https://protobuf.dev/programming-guides/json/.
 
-These checks look at the shape alone, before that library reads a message, and only narrow what it accepts.  The
-library takes `[]` and "" for a message, true for a double or an enum, "1_0" for a number, any text for base64, and
-both names of one field.
+These checks examine only the shape, before the library reads a message, and only narrow what it accepts.  The
+library accepts `[]` and "" for a message, true for a double or an enum, "1_0" for a number, any text for base64,
+and both names of one field.
 """
 
 import re

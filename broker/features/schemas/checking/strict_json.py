@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 defines it: Python's decoder accepts NaN and Infinity besides."""
+"""Parses JSON as RFC 8259 defines it; Python's decoder also accepts NaN and Infinity."""
 
 import json
 from typing import Any, NoReturn

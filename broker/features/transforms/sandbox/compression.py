@@ -1,4 +1,4 @@
-"""Data that is compressed, or was: zlib's format, and no more of it than a message may have."""
+"""Compresses and decompresses data in zlib's format, up to the size that a message may have."""
 
 import zlib
 

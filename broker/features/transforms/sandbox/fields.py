@@ -1,7 +1,8 @@
-"""What Fields do to a message, without JavaScript.
+"""Applies a transform of fields to a message, without JavaScript.
 
-Time and memory go with the sizes of the message and of what is said, which are bounded; what goes beyond, as a set
-in each of a million elements may, the sandbox bounds.  Numbers are kept digit by digit.
+Time and memory are proportional to the sizes of the message and of the transform, which are bounded.  A transform
+that sets a field in each of a million elements exceeds that; the limits of the sandbox apply to it.  Numbers are
+kept digit by digit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""A function in JavaScript, in a world of its own: without time, chance or anything outside (QuickJS).
+"""Runs a JavaScript function in isolation: without time, randomness or access to anything outside (QuickJS).
 
-Bounds that hold here: its time, its memory, its depth.  What is not ended by them ends the process
+Its time, memory and depth of calls are limited here.  If these limits do not end it, the process ends
 (features/transforms/sandbox/process.py).
 """
 

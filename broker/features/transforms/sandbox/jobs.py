@@ -1,4 +1,4 @@
-"""What a sandbox is asked, and what it answers."""
+"""The jobs of a sandbox, and its answers."""
 
 from enum import IntEnum
 

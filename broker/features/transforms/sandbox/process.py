@@ -1,9 +1,9 @@
 """The process in which transforms run: `python -m broker.features.transforms.sandbox.process`.  It may end at any
 time.
 
-It reads jobs from its input, writes the outcomes of each, and ends with its input.  Whatever code it is given, it
-has so much memory, and for a message so much time of the processor, and no more; it opens and writes no file.  Its
-parent bounds the time that passes, and gives it nothing that is secret.
+It reads jobs from its input, writes the outcomes of each, and ends with its input.  Its memory, and its processor
+time for a message, are limited, whatever code it gets; it opens and writes no file.  Its parent limits the elapsed
+time, and passes no secrets to it.
 """
 
 import resource
