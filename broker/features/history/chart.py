@@ -30,8 +30,7 @@ class Chart:
         """The chart, its scales and a summary, at most `width` columns wide."""
         periods = max(ceil((self.end - self.start) / self.period), 1)
         labels_width = 9
-        columns = max(width - labels_width - 2, _NARROWEST)
-        each = ceil(periods / columns)  # periods of a column
+        each = ceil(periods / max(width - labels_width - 2, _NARROWEST))  # periods of a column
         values = self._columns(ceil(periods / each), each)
         top = _round_up(max(values))
         edge, corner, line = ("|", "+", "-") if is_ascii else ("│", "└", "─")

@@ -4,7 +4,8 @@
 -- columns: place, series_id
 WITH given AS MATERIALIZED (
     SELECT g.resource COLLATE "C" AS resource, g.metric, g.label, g.place
-    FROM unnest(%(resources)s::text[], %(metrics)s::text[], %(labels)s::text[]) WITH ORDINALITY AS g (resource, metric, label, place)
+    FROM unnest(%(resources)s::text[], %(metrics)s::text[], %(labels)s::text[])
+        WITH ORDINALITY AS g (resource, metric, label, place)
 ), found AS MATERIALIZED (
     SELECT g.place, s.series_id, s.used_at
     FROM given AS g
