@@ -292,6 +292,17 @@ def test_levels_that_cannot_be_are_a_mistake(line: str, said: str, terminal: Ter
     assert said in refused.text
 
 
+def test_a_preview_of_a_message_is_not_published_in_its_place(terminal: Terminal, server: AnsweringServer) -> None:
+    server.answer = (200, b'{"messageIds": ["1"]}')
+    for line, code in (
+        ('{"data": "YWI=", "dataSize": 5}', 2),
+        ('{"message": {"data": "YWI="}, "dataSize": 5}', 2),
+        ('{"data": "YWI=", "dataSize": 2}', 0),
+    ):
+        done = terminal.pipe(f"echo '{line}' | broker publish t --input json --project p --url {server.url}")
+        assert (done.code, "only the beginning of a message of 5 bytes" in done.text) == (code, code == 2)
+
+
 def test_lines_say_each_its_own_priority(terminal: Terminal, server: AnsweringServer, tmp_path: Path) -> None:
     server.answer = (200, json.dumps({"extensions": {"priorities": 3}, "messageIds": ["1", "2", "3"]}).encode())
     lines = [{"text": "a", "priority": 0}, {"text": "b", "priority": "1", "attributes": {"k": "v"}}, {"text": "c"}]
