@@ -566,10 +566,14 @@ DELIVERY = f"""
         resolved_by text,
         successor_shard bigint,
         successor_seq bigint,
+        response text DEFAULT '' NOT NULL,
+        fingerprint text DEFAULT '' NOT NULL,
         PRIMARY KEY (shard_id, publish_time, seq)
     );
     CREATE INDEX dead_letters_source_idx ON dead_letters (source_shard_id, source_seq, subscription_id);
     CREATE INDEX dead_letters_publish_time_idx ON dead_letters (publish_time);
+    CREATE INDEX dead_letters_project_idx
+        ON dead_letters (split_part(subscription, '/', 2), publish_time, shard_id, seq);
 
     CREATE TABLE delivery_journal (
         shard_id bigint NOT NULL,

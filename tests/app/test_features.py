@@ -171,6 +171,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
     ],
     "dead_letters": [
         Call("GET", f"{SUB}/deadLetters"),
+        Call("GET", "deadLetters"),
         Call("POST", f"{SUB}:discard", {"reasons": ["nack"]}),
         Call("POST", f"{SUB}:editDeadLetter", {"messageId": MESSAGE, "data": "Yg=="}, 404),
         Call("POST", f"{SUB}:redrive", {}),

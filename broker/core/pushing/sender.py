@@ -252,7 +252,7 @@ class PushSender:
         status, detail = explain(endpoint.subscription, outcome, token)
         retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
         pause = flight.health.failed(flight.attempt, now, fault_of(status), retry_after=retry_after)
-        self._settlement.nack(endpoint, items, push_answered(status), pause)
+        self._settlement.nack(endpoint, items, push_answered(status), pause, response=detail)
         self._reports.failed(endpoint, flight, now, items, pause, status=status, detail=detail)
         if flight.health.failed_messages.are_gone:
             self._gone(endpoint)

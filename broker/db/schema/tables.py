@@ -778,7 +778,8 @@ snapshot_outstanding = Table(
 )
 
 # The place of a dead letter (shard_id, publish_time, seq), that of its message, and why the message was
-# dead-lettered (model/dead_letter.py).  `resolution` (null: it was not resolved) and the columns that follow are
+# dead-lettered (model/dead_letter.py), with the normalised response of its endpoint and the fingerprint of both
+# (model/failure_cause.py).  `resolution` (null: it was not resolved) and the columns that follow are
 # those of features/dead_letters/dead_letter_state.py.  A row without a resolution goes with its dead letter,
 # another one KEPT later.
 dead_letters = Table(
@@ -800,8 +801,11 @@ dead_letters = Table(
     Column("resolved_by", Text),
     Column("successor_shard", BigInteger),
     Column("successor_seq", BigInteger),
+    Column("response", Text, nullable=False, server_default=text("''")),
+    Column("fingerprint", Text, nullable=False, server_default=text("''")),
     Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
     Index("dead_letters_publish_time_idx", "publish_time"),
+    Index("dead_letters_project_idx", text("split_part(subscription, '/', 2)"), "publish_time", "shard_id", "seq"),
 )
 
 # What happened to messages of a shard for a subscription (model/journal.py), each row in the transaction that it

@@ -113,8 +113,11 @@ broker push replay-missing hook --since 1h --rate 500
 broker pull fragile --reject
 broker dlq summary fragile
 broker dlq summary fragile --by attribute:env
+broker dlq summary
+broker dlq summary --by sourceSubscription,reason --order "newestTime desc"
 broker dlq list fragile
 broker dlq list fragile --reason reject --max 5
+broker dlq list --filter "sourceSubscription : fragile"
 broker dlq show fragile $LETTER
 broker dlq discard fragile --id $LETTER --yes
 broker dlq discard fragile --reason "push 410" --yes
