@@ -9,6 +9,7 @@ from broker.access.principals.certificate_principals import CertificatePrincipal
 from broker.access.principals.oidc_issuer import OidcIssuer
 from broker.core.records.delivery_record import RECORD_HOURS
 from broker.db.database_url import DEFAULT_SCHEMA
+from broker.features.inspect.fleet.shown_setting import ShownSetting
 from broker.features.quotas.quota import ProjectQuotas, parse_limits, parse_rates
 from broker.model.audiences import split_list
 from broker.model.subscription import MIN_DELIVERY_ATTEMPTS
@@ -27,7 +28,8 @@ class AppConfig:
     """What a broker process is told; the settings of the same names explain each (broker/app/settings/fields.py).
 
     `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic; nor is
-    `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.
+    `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.  `shown_settings`,
+    `ignored_settings`: the settings as operators may see them, and warnings about those that are ignored.
     """
 
     database_url: str = field(repr=False)  # may have a password
@@ -73,6 +75,8 @@ class AppConfig:
     traces: bool = False
     access_log: str = "off"
     slow_request_seconds: float = 0.0
+    shown_settings: Sequence[ShownSetting] = ()
+    ignored_settings: Sequence[str] = ()
 
     @property
     def database_connections(self) -> int:

@@ -25,7 +25,7 @@ from broker.version import version
 def _serve(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.server.serve import serve
 
-    return serve(in_force.settings, verbose=bool(flags.get("verbose")))
+    return serve(in_force, verbose=bool(flags.get("verbose")))
 
 
 def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
@@ -140,6 +140,7 @@ CLIENTS = {
     "message": "broker.features.inspect.message_command",
     "lag": "broker.features.inspect.lag_command",
     "top": "broker.features.inspect.top_command",
+    "fleet": "broker.features.inspect.fleet_command",
     "push": _ROW,
     "seek": "broker.cli.commands.seek",
     "purge": "broker.features.purge.command",
@@ -163,7 +164,7 @@ SECTIONS = {
     "Resources": ("topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("lag", "top", "peek", "message", "doctor"),
+    "Looking": ("lag", "top", "peek", "message", "doctor", "fleet"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
 

@@ -218,6 +218,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
         Call("GET", f"{TOPIC}/messages"),
         Call("GET", "topics/none:tail", None, 404),
         Call("GET", "lag"),
+        *(Call("GET", f"/broker/{name}") for name in ("processes", "database", "findings", "settings")),
     ],
     "journal": [Call("GET", "subscriptions/none:tail", None, 404)],
     "events": [Call("PATCH", "settings", {"eventTopic": OTHER}), Call("GET", "settings")],

@@ -10,6 +10,8 @@ from broker.features.feature import Feature
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
 from broker.features.inspect.deliveries.service import DeliveryReportService
+from broker.features.inspect.fleet.rpcs import make_fleet_rpcs
+from broker.features.inspect.fleet.service import FleetService
 from broker.features.inspect.lag_service import LagService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.rpcs import make_rpcs
@@ -25,17 +27,21 @@ def register(
     tails: Tails,
     records: DeliveryRecords,
     check_publisher: CheckPublisher,
+    fleet: FleetService,
 ) -> Feature:
     """`replica_reads` and `turns`: of calls that read much.  Tails read what is new, and so from the primary."""
     database, clock = core.database, core.clock
     return Feature(
-        rpcs=make_rpcs(
-            lag=LagService(database, replica_reads, clock, turns, check_publisher),
-            consumers=ConsumerService(database, clock),
-            publishers=TopicPublisherService(database, check_publisher),
-            delivery_reports=DeliveryReportService(database, clock, turns, records),
-            backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
-            topic_messages=TopicMessageService(database, replica_reads, clock, turns),
-            tails=TailService(database, turns, tails),
-        )
+        rpcs=[
+            *make_rpcs(
+                lag=LagService(database, replica_reads, clock, turns, check_publisher),
+                consumers=ConsumerService(database, clock),
+                publishers=TopicPublisherService(database, check_publisher),
+                delivery_reports=DeliveryReportService(database, clock, turns, records),
+                backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
+                topic_messages=TopicMessageService(database, replica_reads, clock, turns),
+                tails=TailService(database, turns, tails),
+            ),
+            *make_fleet_rpcs(fleet),
+        ]
     )

@@ -126,6 +126,10 @@ broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker sub reject fragile $ACK_ID
+broker fleet processes
+broker fleet database
+broker fleet findings
+broker fleet settings
 broker op list
 broker op show $OP
 broker op wait $OP
