@@ -204,6 +204,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
     "push_status": [
         Call("GET", "subscriptions/pushed:pushStatus"),
         Call("GET", "subscriptions/pushed:pushFailures"),
+        Call("GET", "subscriptions/pushed:pushAttempts"),
         Call("POST", "subscriptions/pushed:testPush"),
         Call("POST", "subscriptions/pushed:pausePush"),
         Call("POST", "subscriptions/pushed:resumePush"),

@@ -279,7 +279,7 @@ class PushSender:
             flight.timer = loop.call_later(_READING_SECONDS, self._overdue, endpoint, flight)
             return
         flight.overdue = True
-        self._counts.overdue(endpoint)
+        self._counts.overdue(endpoint, flight, loop.time())
         self._leave(endpoint, flight, loop.time())
         endpoint.late |= {item.key: item for item in flight.push_batch.items}
         left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline

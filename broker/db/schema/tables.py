@@ -327,6 +327,35 @@ push_failures = Table(
     PrimaryKeyConstraint("subscription_id", "failure_id"),
 )
 
+# Push requests that ended in a minute, by their status (model/push_history.py); kept for a day.
+push_attempts = Table(
+    "push_attempts",
+    metadata,
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("minute", DateTime(timezone=True), nullable=False),
+    Column("status", Text, nullable=False),
+    Column("delivered", Boolean, nullable=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("latency", Interval, nullable=False),
+    Column("last_message_id", Text, nullable=False),
+    PrimaryKeyConstraint("subscription_id", "minute", "status"),
+    Index("push_attempts_minute_idx", "minute"),
+)
+
+# The last changes of each endpoint's circuit breaker.
+breaker_changes = Table(
+    "breaker_changes",
+    metadata,
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("change_id", BigInteger, Identity(always=True), nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("consecutive_failures", Integer, nullable=False),
+    Column("status", Integer),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("subscription_id", "change_id"),
+)
+
 # The keys that sign the OIDC tokens of pushes: one signs from `signs_from` on until the next one does, and is
 # published until `published_until`.
 signing_keys = Table(

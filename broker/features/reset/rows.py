@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Table, delete, select, update
 
 from broker.core.catalog.cursor_locks import lock_cursors_of
+from broker.core.catalog.subscription_rows import PUSH_TABLES
 from broker.db.driver.database import ResourceConnection
 from broker.db.schema.tables import (
     cursors,
@@ -16,8 +17,6 @@ from broker.db.schema.tables import (
     operations,
     payload_schema_revisions,
     payload_schemas,
-    push_failures,
-    push_states,
     schedule_ticks,
     schedules,
     shards,
@@ -113,7 +112,7 @@ async def _delete_schedules(connection: ResourceConnection, project: str) -> Seq
 
 async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:
     await lock_cursors_of(connection, *subscription_ids)
-    for table in (subscriptions, cursors, push_states, push_failures, held_claims):
+    for table in (subscriptions, cursors, *PUSH_TABLES, held_claims):
         await connection.execute(delete(table).where(table.c.subscription_id.in_(subscription_ids)))
 
 

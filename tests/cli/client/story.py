@@ -95,6 +95,8 @@ broker push set-endpoint hook $SINK
 broker push test hook 'Is anybody there?'
 broker push status hook
 broker push failures hook
+broker push attempts hook
+broker push attempts hook --outcome failed --since 1h
 broker push pause hook --reason 'The receiver moves.'
 # broker push status hook
 broker push resume hook
