@@ -181,19 +181,23 @@ async def test_pushes_that_succeed_and_that_fail_are_listed_in_pages(
 async def test_the_history_of_a_breaker_is_part_of_the_push_status(
     broker: Broker, rest: Rest, push_sink: PushSink
 ) -> None:
+    path = f"/{uuid4()}"
+    await push_sink.program(path, *["/status/503"] * 3, "/status/200")
     await rest.create_topic()
-    endpoint = f"{push_sink.url}/status/503/{uuid4()}"
-    await rest.create_subscription(pushConfig={"pushEndpoint": endpoint})
-    await rest.publish(*(message(f"{number}") for number in range(20)))
+    breaker = {"failureThreshold": 3, "openDuration": "1s"}
+    push = {"pushEndpoint": push_sink.url + path}
+    await rest.create_subscription(pushConfig=push, extensions={"push": {"circuitBreaker": breaker}})
+    await rest.publish(*(message(f"{number}") for number in range(3)))
 
-    async def history() -> list[Json]:
-        for name in ("push history", "push log"):
-            await broker.workers[name].run_once()
+    async def closed() -> list[Json]:
+        await broker.workers["push history"].run_once()
         status = await rest.ok("GET", f"{rest.subscription()}:pushStatus")
         found: list[Json] = status["circuitBreaker"].get("history", [])
-        return found
+        return found if found and found[0]["state"] == "CLOSED" else []
 
-    first = (await eventually(history))[-1]
-    assert (first["state"], first["status"], first["reason"]) == ("OPEN", 503, "Service Unavailable")
-    assert first["consecutiveFailures"] > 0
-    assert sum(int(each["requests"]) for each in first["attempts"] if each["status"] == "503") > 0
+    history = await eventually(closed)
+    assert [each["state"] for each in history] == ["CLOSED", "HALF_OPEN", "OPEN"]
+    assert "reason" not in history[0]
+    opened = history[-1]
+    assert (opened["status"], opened["reason"], opened["consecutiveFailures"]) == (503, "Service Unavailable", 3)
+    assert sum(int(each["requests"]) for each in opened["attempts"] if each["status"] == "503") == 3
