@@ -10,6 +10,7 @@ from broker.access.principals.certificate_principals import CertificatePrincipal
 from broker.access.principals.oidc_issuer import OidcIssuer
 from broker.core.records.delivery_record import RECORD_HOURS
 from broker.db.database_url import DEFAULT_SCHEMA
+from broker.features.inspect.fleet.shown_setting import ShownSetting
 from broker.features.quotas.quota import ProjectQuotas, parse_limits, parse_rates
 from broker.model.audiences import split_list
 from broker.model.subscription import MIN_DELIVERY_ATTEMPTS
@@ -40,9 +41,10 @@ def serves_console(console: str, *, auth: str, host: str) -> bool:
 class AppConfig:
     """The configuration of a broker process.
 
-    The settings of the same names explain the fields (broker/app/settings/fields.py).  Two fields are no settings:
-    `dead_letter_interval_seconds`, how late a message may be on its dead-letter topic, and `base_url`, where the
-    broker listens, which is the issuer of its tokens if there is no other.
+    The settings of the same names explain the fields (broker/app/settings/fields.py).  These are no settings:
+    `dead_letter_interval_seconds`, how late a message may be on its dead-letter topic; `base_url`, where the broker
+    listens, which is the issuer of its tokens if there is no other; `shown_settings`, the settings as operators may
+    see them; and `ignored_settings`, warnings about those that are ignored.
     """
 
     database_url: str = field(repr=False)  # may have a password
@@ -90,6 +92,8 @@ class AppConfig:
     traces: bool = False
     access_log: str = "off"
     slow_request_seconds: float = 0.0
+    shown_settings: Sequence[ShownSetting] = ()
+    ignored_settings: Sequence[str] = ()
 
     @property
     def database_connections(self) -> int:

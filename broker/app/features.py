@@ -24,6 +24,8 @@ from broker.features.history import feature as history
 from broker.features.iam import feature as iam
 from broker.features.import_export import feature as import_export
 from broker.features.inspect import feature as inspect
+from broker.features.inspect.fleet.database_checks import make_checks
+from broker.features.inspect.fleet.service import FleetService
 from broker.features.journal import feature as journal
 from broker.features.lag_board import feature as lag_board
 from broker.features.metrics import feature as metrics
@@ -165,6 +167,22 @@ def _push_status(parts: Parts) -> Feature:
 
 
 def _inspect(parts: Parts) -> Feature:
+    config, core = parts.config, parts.core
+    fleet = FleetService(
+        core.database,
+        core.clock,
+        core.storage,
+        database_url=config.database_url,
+        checks=make_checks(
+            config.database_url,
+            schema=config.database_schema,
+            replica_url=config.replica_database_url,
+            late_seconds=config.replica_max_lag_seconds,
+            hot_url=config.hot_database_url,
+            ignored_settings=config.ignored_settings,
+        ),
+        settings=config.shown_settings,
+    )
     return inspect.register(
         parts.core,
         replica_reads=parts.replica_reads,
@@ -172,6 +190,7 @@ def _inspect(parts: Parts) -> Feature:
         tails=parts.messages.claiming.tails,
         records=parts.messages.acking.records,
         check_publisher=parts.guard.check_publisher,
+        fleet=fleet,
     )
 
 

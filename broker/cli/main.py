@@ -25,7 +25,7 @@ from broker.version import version
 def _serve(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.server.serve import serve
 
-    return serve(in_force.settings, verbose=bool(flags.get("verbose")))
+    return serve(in_force, verbose=bool(flags.get("verbose")))
 
 
 def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
@@ -144,6 +144,7 @@ CLIENTS = {
     "lag": "broker.features.lag_board.command",
     "top": "broker.features.lag_board.top_command",
     "history": "broker.features.history.command",
+    "fleet": "broker.features.inspect.fleet_command",
     "push": _ROW,
     "seek": "broker.cli.commands.seek",
     "purge": "broker.features.purge.command",
@@ -167,7 +168,7 @@ SECTIONS = {
     "Resources": ("projects", "topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("search", "lag", "top", "history", "peek", "message", "doctor"),
+    "Looking": ("search", "lag", "top", "history", "peek", "message", "doctor", "fleet"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
 

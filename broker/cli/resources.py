@@ -377,6 +377,7 @@ RESOURCES: Mapping[str, Resource] = {
                 suffix=":pushStatus",
             ),
             push.failures,
+            push.attempts,
             push.set_endpoint,
             Method(
                 ["broker push pause hook --reason 'The receiver moves.'"],

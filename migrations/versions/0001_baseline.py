@@ -212,6 +212,27 @@ PUSH = """
         detail text NOT NULL,
         PRIMARY KEY (subscription_id, failure_id)
     );
+    CREATE TABLE push_attempts (
+        subscription_id bigint NOT NULL,
+        minute timestamptz NOT NULL,
+        status text NOT NULL,
+        delivered boolean NOT NULL,
+        requests bigint NOT NULL,
+        latency interval NOT NULL,
+        last_message_id text NOT NULL,
+        PRIMARY KEY (subscription_id, minute, status)
+    );
+    CREATE INDEX push_attempts_minute_idx ON push_attempts (minute);
+    CREATE TABLE breaker_changes (
+        subscription_id bigint NOT NULL,
+        change_id bigint GENERATED ALWAYS AS IDENTITY,
+        changed_at timestamptz NOT NULL,
+        state text NOT NULL,
+        consecutive_failures integer NOT NULL,
+        status integer,
+        reason text NOT NULL,
+        PRIMARY KEY (subscription_id, change_id)
+    );
     CREATE TABLE signing_keys (
         key_id text PRIMARY KEY,
         private_key text NOT NULL,
@@ -604,11 +625,15 @@ DELIVERY = f"""
         resolved_by text,
         successor_shard bigint,
         successor_seq bigint,
+        response text DEFAULT '' NOT NULL,
+        fingerprint text DEFAULT '' NOT NULL,
         PRIMARY KEY (shard_id, publish_time, seq)
     );
     CREATE INDEX dead_letters_source_idx ON dead_letters (source_shard_id, source_seq, subscription_id);
     CREATE INDEX dead_letters_unresolved_idx ON dead_letters (subscription_id) WHERE resolution IS NULL;
     CREATE INDEX dead_letters_publish_time_idx ON dead_letters (publish_time);
+    CREATE INDEX dead_letters_project_idx
+        ON dead_letters (split_part(subscription, '/', 2), publish_time, shard_id, seq);
 
     CREATE TABLE delivery_journal (
         shard_id bigint NOT NULL,

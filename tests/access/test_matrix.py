@@ -70,7 +70,7 @@ class _Call:
             path = self.rest[1].partition(":")[0].split("/")
         else:
             path = ["projects", "*"] + ([self.collection, "*"] if self.collection else [])
-        for index in range(1, len(path), 2):
+        for index in (index for index, part in enumerate(path) if part == "*"):
             there = "guarded" if index == 1 else THERE.get(path[index - 1], "missing")
             path[index] = "missing" if missing and index > 1 else there
         return "/".join(path)

@@ -171,6 +171,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
     ],
     "dead_letters": [
         Call("GET", f"{SUB}/deadLetters"),
+        Call("GET", "deadLetters"),
         Call("POST", f"{SUB}:discard", {"reasons": ["nack"]}),
         Call("POST", f"{SUB}:editDeadLetter", {"messageId": MESSAGE, "data": "Yg=="}, 404),
         Call("POST", f"{SUB}:redrive", {}),
@@ -203,6 +204,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
     "push_status": [
         Call("GET", "subscriptions/pushed:pushStatus"),
         Call("GET", "subscriptions/pushed:pushFailures"),
+        Call("GET", "subscriptions/pushed:pushAttempts"),
         Call("POST", "subscriptions/pushed:testPush"),
         Call("POST", "subscriptions/pushed:pausePush"),
         Call("POST", "subscriptions/pushed:resumePush"),
@@ -218,6 +220,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
         Call("GET", f"{TOPIC}/messages"),
         Call("GET", f"{TOPIC}:histogram"),
         Call("GET", "topics/none:tail", None, 404),
+        *(Call("GET", f"/broker/{name}") for name in ("processes", "database", "findings", "settings")),
     ],
     "lag_board": [Call("GET", "lag")],
     "journal": [Call("GET", "subscriptions/none:tail", None, 404)],

@@ -14,7 +14,7 @@ _EXCEPTIONS = {
     # What a command signs with a key file, on whatever machine it is typed, as Google's libraries do.
     "client/credentials.py",
     # How far this machine's is from the database's is what `broker doctor` tells.
-    "cli/maintenance/database_doctor.py",
+    "features/inspect/fleet/database_checks.py",
     # What "an hour ago" means to whoever types a command.
     "client/clock.py",
     # When a span began: those of other programs in its trace have their machines' times.

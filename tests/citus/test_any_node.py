@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.cli.maintenance.database_doctor import inspect_hot_nodes
 from broker.db.driver.database import Database
 from broker.db.schema.hot_nodes import HotNodes, inspect_nodes
+from broker.features.inspect.fleet.database_checks import inspect_hot_nodes
 from broker.model.message_id import parse_message_id
 from tests.citus.test_hot_statements import _statements, _text, _where
 from tests.cli.processes import complaint

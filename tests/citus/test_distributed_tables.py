@@ -12,7 +12,6 @@ import pytest
 from psycopg.errors import FeatureNotSupported
 from sqlalchemy import make_url
 
-from broker.cli.maintenance.database_doctor import inspect_database
 from broker.cli.server.schema import check_schema
 from broker.client.stop import Stop
 from broker.core.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
@@ -22,6 +21,7 @@ from broker.db.citus.distributed_tables import TABLES
 from broker.db.driver.database import Database
 from broker.db.schema import migrations
 from broker.db.schema.schema_state import DatabaseUnreachable, inspect
+from broker.features.inspect.fleet.database_checks import inspect_database
 from tests.fixtures.broker import NO_TLS, BrokerProcess
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
 from tests.fixtures.database import begin, in_schema

@@ -17,7 +17,6 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from broker.cli.maintenance.database_doctor import inspect_database
 from broker.core.catalog import topic_rows as topics
 from broker.core.log.messages import append_messages, encode_messages
 from broker.core.process.database_clock import DatabaseClock
@@ -29,6 +28,7 @@ from broker.db.driver.in_doubt import report_in_doubt
 from broker.db.driver.postgres_errors import translate_errors
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
 from broker.db.schema import prepared_transactions
+from broker.features.inspect.fleet.database_checks import inspect_database
 from broker.features.schedules import rows as store
 from broker.model.errors import BrokerError, Unavailable
 from broker.model.message import NewMessage

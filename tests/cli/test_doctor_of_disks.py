@@ -6,8 +6,8 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
-from broker.cli.maintenance import database_doctor
-from broker.cli.maintenance.database_doctor import inspect_database
+from broker.features.inspect.fleet import database_checks
+from broker.features.inspect.fleet.database_checks import inspect_database
 
 
 class Usage(NamedTuple):
@@ -33,7 +33,7 @@ def test_how_much_is_free_is_said_of_a_database_on_this_machine(
         asked.append(path)
         return Usage(100 * 10**9, (100 - free) * 10**9, free * 10**9)
 
-    monkeypatch.setattr(database_doctor.shutil, "disk_usage", usage)
+    monkeypatch.setattr(database_checks.shutil, "disk_usage", usage)
     said, found, command = _said(database_url)
     with psycopg.connect(database_url) as connection:
         [directory] = connection.execute("SHOW data_directory").fetchone() or ("",)

@@ -8,13 +8,13 @@ import pytest
 from psycopg import sql
 from sqlalchemy import make_url
 
-from broker.cli.maintenance.database_doctor import inspect_database
-from broker.cli.maintenance.finding import ERROR
 from broker.cli.server.schema import check_schema
 from broker.client.stop import Stop
 from broker.db.schema import migrations, schema_state
 from broker.db.schema.fitness import ConnectionBound
 from broker.db.schema.schema_state import DatabaseUnfit, head_revision
+from broker.features.inspect.fleet.database_checks import inspect_database
+from broker.features.inspect.fleet.finding import ERROR
 from tests.fixtures.database import other_database
 
 pytestmark = pytest.mark.one_server("Citus has one encoding, and limits of its own")

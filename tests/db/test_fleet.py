@@ -6,10 +6,10 @@ from sqlalchemy import make_url
 
 from broker.app.config import AppConfig, connections_of_a_process
 from broker.app.settings.fields import Settings
-from broker.cli.maintenance.database_doctor import inspect_database
 from broker.core.context.running_processes import RunningProcesses
 from broker.db.driver.database import Database
 from broker.db.schema.fleet import BY_DEFAULT, SPARE, read_fleet
+from broker.features.inspect.fleet.database_checks import inspect_database
 from tests.core.context.test_running_processes import SetClock
 
 _INSERT = (

@@ -9,8 +9,8 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.cli.maintenance.database_doctor import inspect_replica_of
 from broker.db.schema import migrations
+from broker.features.inspect.fleet.database_checks import inspect_replica_of
 from broker.observability.metrics.families import INSPECTION_READS
 from tests.fixtures.broker import Rest, eventually
 from tests.fixtures.in_process import running_in_process

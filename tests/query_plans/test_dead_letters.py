@@ -64,6 +64,8 @@ async def test_rows_are_written_without_looking_at_others(crowded: Log) -> None:
         "source_publish_times": [crowded.start],
         "delivery_attempts": [5],
         "reasons": ["nack"],
+        "responses": [""],
+        "fingerprints": [""],
     }
     assert parameters.keys() == dict(_INSERT_DEAD_LETTERS.parameters).keys()
     async with crowded.database.connection() as connection:

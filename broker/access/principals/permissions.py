@@ -46,6 +46,7 @@ _QUOTAS_VIEW = _names("serviceusage.quotas", "get")
 _QUOTAS_ADMIN = _names("serviceusage.quotas", "get update")
 
 _METRICS = _names("monitoring.timeSeries", "list")
+_BROKERS_VIEW = _names("pubsub.brokers", "get")
 
 _VIEWER = (
     _PUBSUB_VIEW
@@ -71,7 +72,7 @@ _EDITOR = (
 _LOGS = _names("logging.privateLogEntries", "list")
 
 PERMISSIONS = (  # all that there are
-    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS
+    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS | _BROKERS_VIEW
 )
 OWNER = "roles/owner"
 

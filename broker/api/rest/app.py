@@ -246,7 +246,8 @@ class RestApi:
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb
         shape = "/".join("*" if index % 2 else segment for index, segment in enumerate(segments)) + colon + verb
-        target = self._targets.get((method, shape))
+        literal = "/".join(segments) + colon + verb  # "broker/settings", which names no resource
+        target = self._targets.get((method, shape)) or self._targets.get((method, literal))
         if target is None or not all(segments):
             raise NotFound(
                 f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.app.settings.fields import FIELDS, NAMES, PREFIX, Settings, as_text, option, variable
 from broker.app.settings.kinds import CLIENT_VARIABLES
+from broker.features.inspect.fleet.shown_setting import ShownSetting
 
 _NEAR = 0.75  # of difflib's ratio: PROT is close to PORT, and URL to nothing
 
@@ -34,6 +35,11 @@ class SettingsInForce:
     settings: Settings
     origins: Mapping[str, str]
     ignored: Sequence[str]
+
+    @property
+    def all_shown(self) -> Sequence[ShownSetting]:
+        """All settings that were asked for, as operators may see them."""
+        return [ShownSetting(name, self.shown(name), origin) for name, origin in self.origins.items()]
 
     def shown(self, name: str) -> str:
         """The value as it may be shown to people: without a password."""

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from broker.cli.maintenance.finding import ERROR, OK, UNKNOWN, WARNING, Finding, not_checked
 from broker.client.api import Json, NotKnown, NotReached, Refused
 from broker.client.calling import Session, calling
 from broker.client.clock import machine_time
@@ -16,6 +15,7 @@ from broker.client.output import Shown
 from broker.client.stop import Stop
 from broker.client.words import leaf, parse_time
 from broker.core.lag.lag import HEALTHY
+from broker.features.inspect.fleet.finding import ERROR, OK, UNKNOWN, WARNING, Finding, not_checked
 from broker.model.certificate_validity import ValidityState, span_in_words
 from broker.version import version
 

@@ -20,7 +20,7 @@ from broker.app.config import AppConfig, connections_of_a_process
 from broker.app.process_environment import take_service_variables
 from broker.app.settings.checks import AUTO, read_certificate_principals, read_oidc_issuers
 from broker.app.settings.fields import Settings
-from broker.app.settings.find import asks_for_traces
+from broker.app.settings.find import SettingsInForce, asks_for_traces
 from broker.cli.server.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.server.announcements import say, say_ready, say_what_runs
 from broker.cli.server.apply_at_start import apply_at_start, check_apply
@@ -54,11 +54,12 @@ _NO_KEY = (
 logger = logging.getLogger(__name__)
 
 
-def serve(settings: Settings, *, verbose: bool = False) -> int:
+def serve(in_force: SettingsInForce, *, verbose: bool = False) -> int:
     """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop.
 
     `verbose`: say how long each step of the start takes.
     """
+    settings = in_force.settings
     times = StartTimes(say if verbose else lambda _line: None)
     set_up_log(settings.log_level, settings.log_format)
     tls = tls_at_start(settings)
@@ -84,6 +85,7 @@ def serve(settings: Settings, *, verbose: bool = False) -> int:
             config = _config(settings, ports, url, replica_url, served.schema)
             size_max = parse_size(settings.database_size_max)
             config = replace(config, hot_database_url=hot_url, database_size_max=size_max)
+            config = replace(config, shown_settings=in_force.all_shown, ignored_settings=in_force.ignored)
             apply_at_start(settings, config)
             times.done("the configuration is read")
             asyncio.run(_serve(settings, ports, tls, cluster, config, manager, children, times))

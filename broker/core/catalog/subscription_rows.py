@@ -38,7 +38,17 @@ from broker.core.catalog.shard_levels import (
 from broker.core.log.dead_letter_retention import resolve_in_shards
 from broker.db.driver.database import driver_of
 from broker.db.driver.in_doubt import wait_until_heard
-from broker.db.schema.tables import cursors, held_claims, push_failures, push_states, shards, subscriptions, topics
+from broker.db.schema.tables import (
+    breaker_changes,
+    cursors,
+    held_claims,
+    push_attempts,
+    push_failures,
+    push_states,
+    shards,
+    subscriptions,
+    topics,
+)
 from broker.model.due_attempt import first_due_floor
 from broker.model.page import Page
 from broker.model.pause import Pause
@@ -200,13 +210,16 @@ async def read_endpoint_time(connection: AsyncConnection, *, subscription_id: in
     return time
 
 
+PUSH_TABLES = (push_states, push_failures, push_attempts, breaker_changes)  # what is known of its endpoint
+
+
 async def delete_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
     """Delete a subscription, its cursors and the state of its pushes; no claim succeeds without a cursor.
 
     The janitor deletes its delivery attempts, so that this is quick whatever the size of the backlog.
     """
     await _lock_and_resolve(connection, subscription_id)
-    for table in (subscriptions, cursors, push_states, push_failures, held_claims):
+    for table in (subscriptions, cursors, *PUSH_TABLES, held_claims):
         await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
 
 

@@ -13,8 +13,10 @@ from broker.core.pushing.health.endpoint_health import SLOW_LATENCY, EndpointHea
 from broker.core.pushing.health.failing_watch import Failed
 from broker.core.pushing.health.fault import MessagePause
 from broker.core.pushing.known_origins import KnownOrigins
+from broker.core.pushing.push_history import PushHistory
 from broker.core.pushing.push_log import PushLog
 from broker.model.message_id import id_of
+from broker.model.push_history import BreakerChange
 from broker.model.push_state import WAIT_REPORTED_EVERY, PushFailure, PushState
 
 _LONG_SECONDS = SLOW_LATENCY  # a request that is outstanding for longer is reported
@@ -24,9 +26,16 @@ class EndpointReports:
     """The reports on the endpoints of this process."""
 
     def __init__(
-        self, log: PushLog, incidents: EndpointIncidents, clock: DatabaseClock, origins: KnownOrigins
+        self,
+        log: PushLog,
+        incidents: EndpointIncidents,
+        clock: DatabaseClock,
+        origins: KnownOrigins,
+        *,
+        history: PushHistory,
     ) -> None:
         self._log = log
+        self._history = history
         self._incidents = incidents
         self._clock = clock
         self._origins = origins
@@ -185,6 +194,7 @@ class EndpointReports:
         if health.breaker != endpoint.reported_breaker:
             endpoint.reported_breaker = health.breaker
             self._incidents.breaker_changed(endpoint)
+            self._note_breaker(endpoint, clock_now)
         self._log.changed(
             PushState(
                 subscription_id=endpoint.subscription_id,
@@ -198,6 +208,19 @@ class EndpointReports:
                 endpoint=endpoint.subscription.push_config.endpoint,
                 failures=endpoint.failing.run,
                 failing_messages=endpoint.failing.failing_messages,
+            )
+        )
+
+    def _note_breaker(self, endpoint: Endpoint, now: datetime) -> None:
+        run = endpoint.failing.run
+        self._history.breaker_changed(
+            BreakerChange(
+                subscription_id=endpoint.subscription_id,
+                changed_at=now,
+                state=endpoint.health.breaker,
+                consecutive_failures=endpoint.health.consecutive_failures,
+                status=None if run is None else run.status,
+                reason="" if run is None else run.reason,
             )
         )
 

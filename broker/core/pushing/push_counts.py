@@ -5,11 +5,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from broker.core.process.database_clock import DatabaseClock
 from broker.core.pushing.client.http_client import SUCCESS, Answer, Outcome
 from broker.core.pushing.endpoint import Endpoint, Flight, Item
+from broker.core.pushing.push_history import PushHistory
 from broker.core.pushing.request.envelope import PushRequest
 from broker.fairness.turn_counts import TurnCounts
 from broker.model.message_id import id_of
+from broker.model.push_history import TIMEOUT, UNREACHABLE
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import DELIVERY_LAG, PUSH_LATENCY, PUSH_REQUESTS, SENT
 
@@ -22,8 +25,10 @@ _MICROSECOND = timedelta(microseconds=1)
 class PushCounts:
     """The counters of the endpoints of this process."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, history: PushHistory, clock: DatabaseClock) -> None:
         self._counters = counters
+        self._history = history
+        self._clock = clock
         self.turns = TurnCounts(counters, "push")
 
     def sent(self, endpoint: Endpoint, items: Sequence[Item], now: datetime) -> None:
@@ -50,10 +55,26 @@ class PushCounts:
         counts[PUSH_REQUESTS[_response_class(outcome)]] += 1
         if isinstance(outcome, Answer):
             PUSH_LATENCY.observe(counts, max(int((now - flight.begun_at) * 1e6), 0))
+            delivered = outcome.status in SUCCESS
+            self._note(endpoint, flight, now, status=str(outcome.status), delivered=delivered)
+        else:
+            self._note(endpoint, flight, now, status=UNREACHABLE, delivered=False)
 
-    def overdue(self, endpoint: Endpoint) -> None:
+    def _note(self, endpoint: Endpoint, flight: Flight, now: float, *, status: str, delivered: bool) -> None:
+        last = flight.push_batch.items[-1]
+        self._history.attempted(
+            endpoint.subscription_id,
+            self._clock.now(),
+            status=status,
+            delivered=delivered,
+            seconds=max(now - flight.begun_at, 0.0),
+            message_id=id_of(last.name.shard_id, last.message),
+        )
+
+    def overdue(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
         """Counts a request without an answer within the ack deadline; its later outcome is not counted again."""
         self._counters.subscription(endpoint.subscription.name)[PUSH_REQUESTS["deadline_exceeded"]] += 1
+        self._note(endpoint, flight, now, status=TIMEOUT, delivered=False)
 
 
 def _response_class(outcome: Outcome) -> str:

@@ -22,6 +22,7 @@ from broker.core.pushing.known_origins import KnownOrigins
 from broker.core.pushing.pauses import PushPauses
 from broker.core.pushing.planner import PushPlanner
 from broker.core.pushing.push_counts import PushCounts
+from broker.core.pushing.push_history import INTERVAL_SECONDS, PushHistory
 from broker.core.pushing.push_log import PushLog
 from broker.core.pushing.request.oidc_token import REFRESH_SECONDS, TokenSigner
 from broker.core.pushing.sender import PushSender
@@ -65,11 +66,12 @@ class Pusher:
         self._access, self._failing_after = access, timedelta(seconds=failing_after)
         self._client: PushClient | None = None
         self._log = PushLog(core.database)
+        self.history = PushHistory(core.database)
         self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(scheduler, incidents)
         self._pauses = PushPauses(core, not_taken=self._not_paused)
         self._origins = KnownOrigins()
-        self._reports = EndpointReports(self._log, incidents, core.clock, self._origins)
+        self._reports = EndpointReports(self._log, incidents, core.clock, self._origins, history=self.history)
         self._withheld = WithheldPushes(core.database, core.wake_ups, why_not=self._why_not)
         if access is not None:
             access.version.after_change(self._check_withheld)
@@ -110,7 +112,7 @@ class Pusher:
             reports=self._reports,
             signer=self._signer,
             origins=self._origins,
-            counts=PushCounts(self._counters),
+            counts=PushCounts(self._counters, self.history, self._clock),
             ended=self._planner.ended,
             gone=self._pauses.gone,
             denied=self._pauses.denied,
@@ -130,6 +132,7 @@ class Pusher:
             "push endpoints": Loop(self._endpoints.run),
             "withheld pushes": PeriodicWorker(self._withheld.run_once, CHECK_SECONDS),
             "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS),
+            "push history": PeriodicWorker(self.history.flush, INTERVAL_SECONDS),
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS),
         }
 
@@ -149,6 +152,7 @@ class Pusher:
             await self._sender.stop(GRACE_SECONDS)
             await self._settlement.close()
             await self._log.flush()
+            await self.history.flush()
         finally:
             await self._client.close()
 

@@ -253,7 +253,7 @@ class PushSender:
         status, detail = explain(endpoint.subscription, outcome, token)
         retry_after = outcome.retry_after if isinstance(outcome, Answer) else None
         pause = flight.health.failed(flight.attempt, now, fault_of(status), retry_after=retry_after)
-        self._settlement.nack(endpoint, items, push_answered(status), pause)
+        self._settlement.nack(endpoint, items, push_answered(status), pause, response=detail)
         self._reports.failed(endpoint, flight, now, items, pause, status=status, detail=detail)
         if flight.health.failed_messages.are_gone:
             self._gone(endpoint)
@@ -283,7 +283,7 @@ class PushSender:
             flight.timer = loop.call_later(_READING_SECONDS, self._overdue, endpoint, flight)
             return
         flight.overdue = True
-        self._counts.overdue(endpoint)
+        self._counts.overdue(endpoint, flight, loop.time())
         self._leave(endpoint, flight, loop.time())
         endpoint.late |= {item.key: item for item in flight.push_batch.items}
         left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker.core.acking.ack_batch import NewDeadline
@@ -12,6 +12,7 @@ from broker.core.pushing.health.fault import MessagePause
 from broker.fairness.shared_capacity import ALPHA
 from broker.model.ack_id import AttemptName
 from broker.model.errors import BrokerError, Unavailable
+from broker.model.failure_cause import FailureCause, normalised_response
 from broker.model.journal import PUSH, Attribution
 
 _AWAY_SECONDS = 0.5  # after which acks that could not be written are written again
@@ -61,14 +62,19 @@ class Settlement:
             acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(attribution, {})
             acks.setdefault(item.name, set()).add(item.ordinal)
 
-    def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str, pause: MessagePause) -> None:
+    def nack(
+        self, endpoint: Endpoint, items: Iterable[Item], failure: str, pause: MessagePause, *, response: str = ""
+    ) -> None:
         """Nacks messages that were rejected, or not answered in time:
 
-        `failure` says which (model/dead_letter.py).
+        `failure` says which (model/dead_letter.py).  Messages that become dead letters by it keep the endpoint's
+        `response`, normalised.
         """
         policy = pause.policy(endpoint.subscription.retry_policy)
-        deadline = NewDeadline(pause.seconds, "nacked", policy, failure=failure, attribution=_attribution(endpoint))
-        self._add(endpoint, items, deadline)
+        attribution = _attribution(endpoint)
+        for cause, of_cause in _by_cause(endpoint, items, failure, response).items():
+            deadline = NewDeadline(pause.seconds, "nacked", policy, failure=cause, attribution=attribution)
+            self._add(endpoint, of_cause, deadline)
 
     def release(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
         """Releases messages that were not sent: they are due at once, and the attempt is not counted."""
@@ -154,6 +160,23 @@ class Settlement:
                     continue
                 own, free = own + 1, free - 1
             kept.setdefault(name, set()).update(ordinals)
+
+
+def _by_cause(
+    endpoint: Endpoint, items: Iterable[Item], failure: str, response: str
+) -> Mapping[str, Sequence[Item]]:
+    """Returns failed messages by what the column `failure` gets.
+
+    Only the last attempt tells the response: parts of a delivery attempt whose failures differ are not merged.
+    """
+    policy = endpoint.subscription.dead_letter_policy
+    items = list(items)
+    last = [item for item in items if policy is not None and item.attempt_number >= policy.max_delivery_attempts]
+    if not response or not last:
+        return {failure: items}
+    others = [item for item in items if item not in last]
+    cause = FailureCause(failure, normalised_response(response)).stored
+    return {cause: last} | ({failure: others} if others else {})
 
 
 def _attribution(endpoint: Endpoint) -> Attribution | None:

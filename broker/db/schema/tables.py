@@ -329,6 +329,35 @@ push_failures = Table(
     PrimaryKeyConstraint("subscription_id", "failure_id"),
 )
 
+# Push requests that ended in a minute, by their status (model/push_history.py); kept for a day.
+push_attempts = Table(
+    "push_attempts",
+    metadata,
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("minute", DateTime(timezone=True), nullable=False),
+    Column("status", Text, nullable=False),
+    Column("delivered", Boolean, nullable=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("latency", Interval, nullable=False),
+    Column("last_message_id", Text, nullable=False),
+    PrimaryKeyConstraint("subscription_id", "minute", "status"),
+    Index("push_attempts_minute_idx", "minute"),
+)
+
+# The last changes of each endpoint's circuit breaker.
+breaker_changes = Table(
+    "breaker_changes",
+    metadata,
+    Column("subscription_id", BigInteger, nullable=False),
+    Column("change_id", BigInteger, Identity(always=True), nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("consecutive_failures", Integer, nullable=False),
+    Column("status", Integer),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("subscription_id", "change_id"),
+)
+
 # The keys that sign the OIDC tokens of pushes.  A key signs from `signs_from` on until the next one does, and is
 # published until `published_until`.
 signing_keys = Table(
@@ -840,9 +869,10 @@ snapshot_outstanding = Table(
 )
 
 # The position of a dead letter (shard_id, publish_time, seq), that of its message, and why the message was
-# dead-lettered (model/dead_letter.py).  `resolution` (null: it is not resolved) and the columns after it are
-# explained in features/dead_letters/dead_letter_state.py.  A row without a resolution is deleted with its dead
-# letter, any other one KEPT later.
+# dead-lettered (model/dead_letter.py), with the normalised response of its endpoint and the fingerprint of both
+# (model/failure_cause.py).  `resolution` (null: it is not resolved) and the columns after it are explained in
+# features/dead_letters/dead_letter_state.py.  A row without a resolution is deleted with its dead letter, any other
+# one KEPT later.
 dead_letters = Table(
     "dead_letters",
     metadata,
@@ -862,10 +892,13 @@ dead_letters = Table(
     Column("resolved_by", Text),
     Column("successor_shard", BigInteger),
     Column("successor_seq", BigInteger),
+    Column("response", Text, nullable=False, server_default=text("''")),
+    Column("fingerprint", Text, nullable=False, server_default=text("''")),
     Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
     # How many of a subscription are unresolved.
     Index("dead_letters_unresolved_idx", "subscription_id", postgresql_where=text("resolution IS NULL")),
     Index("dead_letters_publish_time_idx", "publish_time"),
+    Index("dead_letters_project_idx", text("split_part(subscription, '/', 2)"), "publish_time", "shard_id", "seq"),
 )
 
 # The journal: what happened to messages of a shard for a subscription (model/journal.py).  Each row is written in

@@ -1,4 +1,4 @@
-"""`broker dlq`: the dead letters of a subscription."""
+"""`broker dlq`: the dead letters of a subscription, or of a project."""
 
 import base64
 from collections import Counter
@@ -21,23 +21,49 @@ from broker.client.stop import Misuse
 from broker.client.words import as_typed, leaf, pairs, short_time, time_text
 
 _subscription = click.argument("subscription")
+_or_project = click.argument("subscription", required=False)
 _reason = click.option("--reason", metavar="TEXT", help='Only those that failed for it, such as "push 503".')
 _filter = click.option("--filter", "filter_text", metavar="FILTER", help="Only letters that it matches.")
 
 
-@calling("summary", "broker dlq summary fragile", "broker dlq summary fragile --by attribute:env")
-@_subscription
+@calling(
+    "summary",
+    "broker dlq summary fragile",
+    "broker dlq summary fragile --by attribute:env",
+    "broker dlq summary",
+    'broker dlq summary --by sourceSubscription,reason --order "newestTime desc"',
+)
+@_or_project
 @click.option(
-    "--by", metavar="WHAT", default="reason", show_default=True, help="reason, status, hour, attribute:NAME."
+    "--by", metavar="WHAT", help="reason (the default), status, hour, attribute:NAME; of a project below."
 )
 @_filter
-def summary(session: Session, *, subscription: str, by: str, filter_text: str | None) -> Shown:
-    """Count dead letters by what they have in common."""
+@click.option("--order", metavar="ORDER", help='Of a project: "count desc" (the default) or "newestTime desc".')
+@click.option("--max", "most", metavar="N", type=click.IntRange(1), default=100, show_default=True)
+def summary(
+    session: Session,
+    *,
+    subscription: str | None,
+    by: str | None,
+    filter_text: str | None,
+    order: str | None,
+    most: int,
+) -> Shown:
+    """Count dead letters by what they have in common.
+
+    Without SUBSCRIPTION, those of the whole project: by fingerprint (the default), sourceSubscription, sourceTopic,
+    reason, status or hour, or several of these with commas between them, and with a filter such as 'reason = nack'.
+    """
+    if subscription is None:
+        return _summary_of_project(session, by=by or "fingerprint", filter_text=filter_text, order=order, most=most)
+    if order is not None:
+        raise Misuse("--order is of the groups of a project; give no subscription")
+    by = by or "reason"
     params = {"groupBy": by, "filter": filter_text}
     found = session.api.call("GET", f"{session.subscription(subscription)}/deadLetters", params=params)
     rows = [
         [one["key"], str(one["count"]), short_time(one["oldestTime"]), short_time(one["newestTime"])]
-        for one in found.get("groups", [])
+        for one in found.get("groups", [])[:most]
     ]
     columns = (by, "count", "oldest", "newest")
     if found.get("atLeast"):
@@ -45,8 +71,37 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
     return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_nothing(filter_text))
 
 
-@calling("list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5 --preview 8")
-@_subscription
+def _summary_of_project(
+    session: Session, *, by: str, filter_text: str | None, order: str | None, most: int
+) -> Shown:
+    params = {"groupBy": by, "filter": filter_text, "orderBy": order}
+    found = session.api.all_of(f"{session.project}/deadLetters", "groups", params, most)
+    traits = [trait.strip() for trait in by.split(",")]
+    shows_cause = "fingerprint" in traits
+    rows = [
+        [
+            *(leaf(one["key"][trait]) if trait.startswith("source") else one["key"][trait] for trait in traits),
+            str(one["count"]),
+            short_time(one["oldestTime"]),
+            short_time(one["newestTime"]),
+            *([one["reason"], one.get("response", "")] if shows_cause else ()),
+        ]
+        for one in found
+    ]
+    columns = (*traits, "count", "oldest", "newest", *(("reason", "response") if shows_cause else ()))
+    whole = ("count", "oldest", "newest")
+    return Shown(
+        data=found, columns=columns, rows=rows, whole=whole, nothing=_nothing(filter_text, of="The project")
+    )
+
+
+@calling(
+    "list",
+    "broker dlq list fragile",
+    "broker dlq list fragile --reason reject --max 5 --preview 8",
+    'broker dlq list --filter "sourceSubscription : fragile"',
+)
+@_or_project
 @_reason
 @_filter
 @PREVIEW
@@ -54,13 +109,18 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
 def list_(
     session: Session,
     *,
-    subscription: str,
+    subscription: str | None,
     reason: str | None,
     filter_text: str | None,
     preview: int | None,
     most: int,
 ) -> Shown:
-    """List dead letters, by the ids that the messages had."""
+    """List dead letters, by the ids that the messages had.
+
+    Without SUBSCRIPTION, those of the whole project, the newest first, with a filter such as 'reason = "push 503"'.
+    """
+    if subscription is None:
+        return _list_of_project(session, reason=reason, filter_text=filter_text, most=most)
     path = f"{session.subscription(subscription)}/deadLetters"
     params = {"reason": reason, "filter": filter_text, "previewBytes": preview}
     found = session.api.all_of(path, "deadLetters", params, most)
@@ -73,6 +133,31 @@ def list_(
         cut=("reason", "key", "attributes", "data"),
         minor=("attributes", "key"),
         nothing=_nothing(reason, filter_text),
+    )
+
+
+def _list_of_project(session: Session, *, reason: str | None, filter_text: str | None, most: int) -> Shown:
+    conditions = [filter_text, f'reason = "{reason}"' if reason else None]
+    params = {"filter": " AND ".join(filter(None, conditions)) or None}
+    found = session.api.all_of(f"{session.project}/deadLetters", "deadLetters", params, most)
+    rows = [
+        [
+            one["sourceMessageId"],
+            leaf(one["sourceSubscription"]),
+            one["reason"],
+            one.get("response", ""),
+            *message_row(_as_it_was(one))[2:],
+        ]
+        for one in found
+    ]
+    columns = ("id", "subscription", "reason", "response", "key", "attributes", "data")
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        cut=("reason", "response", "key", "attributes", "data"),
+        minor=("attributes", "key", "response"),
+        nothing=_nothing(reason, filter_text, of="The project"),
     )
 
 
@@ -233,11 +318,11 @@ def _planned(metadata: Json, what: str) -> str:
     return f"{most}{counted(count, 'message')} would {what}{stay}."
 
 
-def _nothing(*chosen: str | None) -> str:
+def _nothing(*chosen: str | None, of: str = "It") -> str:
     """What there is to say of no dead letters, of which some were `chosen`."""
     if any(chosen):
         return "No dead letter matches; `broker dlq summary` counts all of them."
-    return "It has no dead letters."
+    return f"{of} has no dead letters."
 
 
 def _chosen(**chosen: object) -> Json:
@@ -267,6 +352,6 @@ def _as_it_was(dead_letter: Json) -> Json:
 
 COMMANDS = Group(
     "dlq",
-    help="Dead letters of a subscription; these need this broker.",
+    help="Dead letters of a subscription or a project; these need this broker.",
     commands=[summary, list_, show, redrive, discard, edit],
 )

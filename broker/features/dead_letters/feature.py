@@ -10,6 +10,7 @@ from broker.features.dead_letters.dead_letter_incidents import DeadLetterInciden
 from broker.features.dead_letters.discarding.service import DiscardService
 from broker.features.dead_letters.editing.service import EditService
 from broker.features.dead_letters.forwarding.dead_letter_forwarder import DeadLetterForwarder
+from broker.features.dead_letters.project.service import ProjectDeadLetterService
 from broker.features.dead_letters.recovery.operation import PushReplayKind
 from broker.features.dead_letters.recovery.service import PushReplayService
 from broker.features.dead_letters.redriving.operation import RedriveKind
@@ -44,6 +45,7 @@ def register(
     return Feature(
         rpcs=make_rpcs(
             dead_letters=DeadLetterService(core.database, replica_reads, core.clock, turns),
+            project_dead_letters=ProjectDeadLetterService(core.database, replica_reads, core.clock, turns),
             redrives=redrives,
             discards=DiscardService(core),
             edits=EditService(core, preparation),

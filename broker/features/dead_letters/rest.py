@@ -57,7 +57,7 @@ def decode_dead_letters(query: Mapping[str, str]) -> tuple[DeadLetterPage, Trait
 
 def dead_letters_json(found: DeadLetterList) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
-    body = {"deadLetters": [_dead_letter(dead_letter) for dead_letter in found.found], **_scanned_counts(found)}
+    body = {"deadLetters": [dead_letter_json(dead_letter) for dead_letter in found.found], **_scanned_counts(found)}
     return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
 
@@ -83,7 +83,7 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _dead_letter(dead_letter: DeadLetter) -> dict[str, Any]:
+def dead_letter_json(dead_letter: DeadLetter) -> dict[str, Any]:
     """The message as it lies in the dead-letter topic, and what it was."""
     return {
         "message": PubsubMessage(

@@ -109,7 +109,7 @@ class _Walk:
                 return DeadLetterPosition(shard_id, group.seq)
             self._count(group)
             if dead_letter is not None:
-                self._add(dead_letter, _dead_letter(dead_letter, message, shard_id), found)
+                self._add(dead_letter, dead_letter_of(dead_letter, message, shard_id), found)
         self.scanned += found.left_out
         return None
 
@@ -162,7 +162,11 @@ def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
     )
 
 
-def _dead_letter(row: Any, message: Any, shard_id: int) -> DeadLetter:
+def dead_letter_of(row: Any, message: Any, shard_id: int) -> DeadLetter:
+    """Returns the dead letter of a message of a shard.
+
+    `message`: what its dead-letter topic has of it (None: nothing any more).
+    """
     text = "{}" if message is None else message.attributes  # of one that is lost it is known that there was one
     attributes: Mapping[str, str] = _decode_attributes(text)
     return DeadLetter(

@@ -5,12 +5,14 @@ from functools import partial
 
 from broker.api.permissions import CONSUME
 from broker.api.rest.routes import Rest
-from broker.api.row import PAGE, SUBSCRIPTION, Row
+from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.features.dead_letters.discarding.rest import discard
 from broker.features.dead_letters.discarding.service import DiscardService
 from broker.features.dead_letters.editing.rest import edit_dead_letter
 from broker.features.dead_letters.editing.service import EditService
+from broker.features.dead_letters.project.rest import list_project_dead_letters
+from broker.features.dead_letters.project.service import ProjectDeadLetterService
 from broker.features.dead_letters.recovery.rest import recover, replay_missing
 from broker.features.dead_letters.recovery.service import PushReplayService
 from broker.features.dead_letters.redriving.rest import redrive
@@ -23,6 +25,7 @@ from broker.model.operation_verb import Verb
 def make_rpcs(
     *,
     dead_letters: DeadLetterService,
+    project_dead_letters: ProjectDeadLetterService,
     redrives: RedriveService,
     discards: DiscardService,
     edits: EditService,
@@ -38,6 +41,19 @@ def make_rpcs(
                     "GET", f"{SUBSCRIPTION}/deadLetters", "ListDeadLetters",
                     partial(list_dead_letters, dead_letters),
                     (*PAGE, "attribute:*", "filter", "groupBy", "hour", "previewBytes", "reason", "status"),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="ListProjectDeadLetters",
+            kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=CONSUME,  # on the project: shows message bodies of all its subscriptions
+            rest=[
+                Rest(
+                    "GET", f"{PROJECT}/deadLetters", "ListProjectDeadLetters",
+                    partial(list_project_dead_letters, project_dead_letters),
+                    (*PAGE, "filter", "groupBy", "orderBy"),
                 ),
             ],
             grpc=[],

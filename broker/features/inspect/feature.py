@@ -11,6 +11,8 @@ from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
 from broker.features.inspect.data_service import MessageDataService
 from broker.features.inspect.deliveries.service import DeliveryReportService
+from broker.features.inspect.fleet.rpcs import make_fleet_rpcs
+from broker.features.inspect.fleet.service import FleetService
 from broker.features.inspect.histogram_service import HistogramService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.rpcs import make_rpcs
@@ -26,18 +28,22 @@ def register(
     tails: Tails,
     records: DeliveryRecords,
     check_publisher: CheckPublisher,
+    fleet: FleetService,
 ) -> Feature:
     """`replica_reads` and `turns`: of calls that read much.  Tails read what is new, and so from the primary."""
     database, clock = core.database, core.clock
     return Feature(
-        rpcs=make_rpcs(
-            consumers=ConsumerService(database, clock),
-            publishers=TopicPublisherService(database, check_publisher),
-            delivery_reports=DeliveryReportService(database, clock, turns, records),
-            backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
-            topic_messages=TopicMessageService(database, replica_reads, clock, turns),
-            message_data=MessageDataService(database, turns),
-            histograms=HistogramService(database, replica_reads, clock, turns),
-            tails=TailService(database, clock=clock, tasks=core.tasks, turns=turns, tails=tails),
-        )
+        rpcs=[
+            *make_rpcs(
+                consumers=ConsumerService(database, clock),
+                publishers=TopicPublisherService(database, check_publisher),
+                delivery_reports=DeliveryReportService(database, clock, turns, records),
+                backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
+                topic_messages=TopicMessageService(database, replica_reads, clock, turns),
+                message_data=MessageDataService(database, turns),
+                histograms=HistogramService(database, replica_reads, clock, turns),
+                tails=TailService(database, clock=clock, tasks=core.tasks, turns=turns, tails=tails),
+            ),
+            *make_fleet_rpcs(fleet),
+        ]
     )

@@ -46,6 +46,39 @@ def failures(session: Session, *, subscription: str, message_id: str | None, mos
     )
 
 
+@calling("attempts", "broker push attempts hook", "broker push attempts hook --outcome failed --since 1h")
+@_subscription
+@click.option("--outcome", type=click.Choice(["delivered", "failed"]), help="Only these.")
+@click.option("--since", metavar="TIME", help="From then on: a time, or how long ago (1h); at most a day.")
+@click.option("--max", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True)
+def attempts(session: Session, *, subscription: str, outcome: str | None, since: str | None, most: int) -> Shown:
+    """Count requests by minute and status, the newest first: those that succeeded, too."""
+    path = f"{session.subscription(subscription)}:pushAttempts"
+    start = time_text(since, "--since", machine_time()) if since else None
+    params = {"outcome": outcome.upper() if outcome else None, "since": start}
+    found = session.api.all_of(path, "pushAttempts", params, most)
+    rows = [
+        [
+            short_time(one["minuteTime"]),
+            one["outcome"].lower(),
+            one["status"],
+            one["requests"],
+            one["averageLatency"],
+            one["lastMessageId"],
+        ]
+        for one in found
+    ]
+    columns = ("minute", "outcome", "status", "requests", "latency", "last message")
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=columns,
+        minor=("last message", "latency"),
+        nothing="No push was counted in the last day.",
+    )
+
+
 @calling("set-endpoint", "broker push set-endpoint hook $SINK")
 @_subscription
 @click.argument("endpoint")

@@ -1,6 +1,7 @@
 """Registers reading how pushes do, testing them, and pausing them."""
 
 from broker.core.context.core import Core
+from broker.core.pushing.push_history_rows import delete_old_push_attempts
 from broker.core.resources.pause_service import PauseService
 from broker.features.feature import Feature
 from broker.features.push_status.rpcs import make_rpcs
@@ -8,4 +9,7 @@ from broker.features.push_status.service import PushService, Tester
 
 
 def register(core: Core, *, tester: Tester, pauses: PauseService) -> Feature:
-    return Feature(rpcs=make_rpcs(pushes=PushService(core.database, core.clock, tester), pauses=pauses))
+    return Feature(
+        rpcs=make_rpcs(pushes=PushService(core.database, core.clock, tester), pauses=pauses),
+        clean_ups=[delete_old_push_attempts],
+    )

@@ -23,13 +23,29 @@ from broker.model.durations import format_duration
 from broker.model.message import NewMessage
 from broker.model.pause import Pause
 from broker.model.push_config import without_query
+from broker.model.push_history import BreakerChange, PushAttempts, parse_push_attempt_page
 from broker.model.push_state import PushFailure, PushFailurePage, PushState, PushTest, parse_push_failure_page
 from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
 
 
 async def get_push_status(service: PushService, call: Call) -> bytes:
-    return encode_resource(push_status_json(*await service.get_push_status(call.name)))
+    subscription, state, now = await service.get_push_status(call.name)
+    body = push_status_json(subscription, state, now)
+    history = await service.list_breaker_changes(subscription) if "circuitBreaker" in body else ()
+    if history:
+        body["circuitBreaker"]["history"] = [breaker_change_json(each) for each in history]
+    return encode_resource(body)
+
+
+async def list_push_attempts(service: PushService, call: Call) -> bytes:
+    page = parse_push_attempt_page(
+        *decode_page_parameters(call.query),
+        outcome=call.query.get("outcome", ""),
+        since=call.query.get("since", ""),
+    )
+    attempts, token = await service.list_push_attempts(call.name, page)
+    return encode_list("pushAttempts", [push_attempts_json(each) for each in attempts], token)
 
 
 async def list_push_failures(service: PushService, call: Call) -> bytes:
@@ -124,6 +140,29 @@ def endpoint_failure_json(state: PushState) -> dict[str, Any]:
         "deliveryState": LagState.ENDPOINT_FAILING,
         "verdict": describe_failing_endpoint(state),
         "endpointFailure": endpoint_failure_fields(state),
+    }
+
+
+def push_attempts_json(attempts: PushAttempts) -> dict[str, Any]:
+    return {
+        "minuteTime": format_timestamp(attempts.minute),
+        "outcome": attempts.outcome,
+        "status": attempts.status,
+        "requests": str(attempts.requests),
+        "averageLatency": format_duration(attempts.latency / attempts.requests),
+        "lastMessageId": attempts.last_message_id,
+    }
+
+
+def breaker_change_json(change: BreakerChange) -> dict[str, Any]:
+    """Without `status` and `reason` if no request had failed since the last success."""
+    return {
+        "changeTime": format_timestamp(change.changed_at),
+        "state": change.state.upper(),
+        "consecutiveFailures": change.consecutive_failures,
+        **({} if change.status is None else {"status": change.status}),
+        **({"reason": change.reason} if change.reason else {}),
+        "attempts": [push_attempts_json(each) for each in change.attempts],
     }
 
 

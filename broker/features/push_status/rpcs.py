@@ -38,6 +38,17 @@ def make_rpcs(*, pushes: PushService, pauses: PauseService) -> Sequence[Row]:
             grpc=[],
         ),
         Row(
+            name="ListPushAttempts", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=GET_SUBSCRIPTION,
+            rest=[
+                Rest(
+                    "GET", f"{SUBSCRIPTION}:pushAttempts", "ListPushAttempts",
+                    partial(rest.list_push_attempts, pushes), (*PAGE, "outcome", "since"),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
             name="TestPush", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=UPDATE_SUBSCRIPTION,
             rest=[Rest("POST", f"{SUBSCRIPTION}:testPush", "TestPush", partial(rest.test_push, pushes), ())],

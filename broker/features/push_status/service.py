@@ -8,6 +8,7 @@ from typing import Protocol
 from broker.core.catalog import push_state_rows as push_states
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.pushing import push_failure_rows as push_failures
+from broker.core.pushing import push_history_rows as push_history
 from broker.core.resources.subscription_service import existing_subscription
 from broker.db.driver.database import Database
 from broker.model.delivery import StoredMessage
@@ -16,6 +17,7 @@ from broker.model.message import NewMessage
 from broker.model.names import leaf
 from broker.model.page import cut_page
 from broker.model.publish_limits import check_messages
+from broker.model.push_history import BreakerChange, PushAttemptPage, PushAttempts
 from broker.model.push_state import PushFailure, PushFailurePage, PushState, PushTest
 from broker.model.subscription import Subscription
 
@@ -51,6 +53,23 @@ class PushService:
                 connection, subscription_id=subscription.subscription_id, page=page
             )
         return cut_page(found, page.size, lambda failure: failure.failure_id)
+
+    async def list_push_attempts(self, name: str, page: PushAttemptPage) -> tuple[Sequence[PushAttempts], str]:
+        """Returns a page of counts by minute and status, newest first, and the token of the next one.
+
+        Raises NotFound.
+        """
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+            found = await push_history.list_push_attempts(
+                connection, subscription_id=subscription.subscription_id, page=page
+            )
+        return cut_page(found, page.size, lambda attempts: (attempts.minute, attempts.status))
+
+    async def list_breaker_changes(self, subscription: Subscription) -> Sequence[BreakerChange]:
+        """Returns the last changes of the circuit breaker, newest first."""
+        async with self._database.transaction() as connection:
+            return await push_history.list_breaker_changes(connection, subscription_id=subscription.subscription_id)
 
     async def test_push(self, name: str, message: NewMessage) -> PushTest:
         """Send a message to the endpoint, also while it is paused; the log and the deliveries do not know of it.

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Table, delete, func, select, update
 
 from broker.core.catalog.cursor_locks import lock_cursors_of
+from broker.core.catalog.subscription_rows import PUSH_TABLES
 from broker.core.catalog.topic_rows import read_newest_message
 from broker.db.driver.database import ResourceConnection
 from broker.db.schema.tables import (
@@ -19,8 +20,6 @@ from broker.db.schema.tables import (
     operations,
     payload_schema_revisions,
     payload_schemas,
-    push_failures,
-    push_states,
     schedule_ticks,
     schedules,
     shards,
@@ -142,7 +141,7 @@ async def _delete_schedules(connection: ResourceConnection, project: str) -> Seq
 
 async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:
     await lock_cursors_of(connection, *subscription_ids)
-    for table in (subscriptions, cursors, push_states, push_failures, held_claims):
+    for table in (subscriptions, cursors, *PUSH_TABLES, held_claims):
         await connection.execute(delete(table).where(table.c.subscription_id.in_(subscription_ids)))
 
 

@@ -107,6 +107,8 @@ broker push set-endpoint hook $SINK
 broker push test hook 'Is anybody there?'
 broker push status hook
 broker push failures hook
+broker push attempts hook
+broker push attempts hook --outcome failed --since 1h
 broker push pause hook --reason 'The receiver moves.'
 # broker push status hook
 broker push resume hook
@@ -125,8 +127,11 @@ broker push replay-missing hook --since 1h --rate 500
 broker pull fragile --reject
 broker dlq summary fragile
 broker dlq summary fragile --by attribute:env
+broker dlq summary
+broker dlq summary --by sourceSubscription,reason --order "newestTime desc"
 broker dlq list fragile
 broker dlq list fragile --reason reject --max 5 --preview 8
+broker dlq list --filter "sourceSubscription : fragile"
 broker dlq show fragile $LETTER
 broker dlq discard fragile --id $LETTER --dry-run
 broker dlq discard fragile --id $LETTER --yes
@@ -136,6 +141,10 @@ broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker sub reject fragile $ACK_ID
+broker fleet processes
+broker fleet database
+broker fleet findings
+broker fleet settings
 broker op list
 broker op list --newest --state SUCCEEDED --verb redrive --max 5
 broker op show $OP

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from broker.cli.maintenance import database_doctor
-from broker.cli.maintenance.database_doctor import inspect_database, inspect_hot_nodes, inspect_replica_of
 from broker.core.lag import lag
+from broker.features.inspect.fleet import database_checks
+from broker.features.inspect.fleet.database_checks import inspect_database, inspect_hot_nodes, inspect_replica_of
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 
@@ -165,7 +165,7 @@ def test_a_table_that_cannot_be_read_leaves_the_other_checks_of_the_database(
     assert found[check].state == "unknown"
     assert found[check].finding == "could not be checked"
     assert {"database", "schema", "disk"} <= found.keys()
-    assert database_doctor.not_checked("x", "Why.").why == "Why"
+    assert database_checks.not_checked("x", "Why.").why == "Why"
 
 
 def test_top_goes_on_while_the_server_cannot_be_read_and_says_so(

@@ -81,7 +81,8 @@ def test_what_each_command_prints(
             done = at_work.type(line) if form == "terminal" else at_work.pipe(_as_json(line))
         assert done.code == 0, f"{line}: {done.text}"
         _check(form, done.text, line)
-        text = "…\n" if "--schema" in line or line.startswith("broker docs") else steady(done.text)
+        of_machine = "--schema" in line or line.startswith(("broker docs", "broker fleet"))
+        text = "…\n" if of_machine else steady(done.text)
         typed = f"$ {line if form == 'terminal' else _as_json(line)}\n"
         before = sum(each.startswith(typed) for each in reported)
         if _is_of_old_messages(line, text) and before < len(known[typed]):

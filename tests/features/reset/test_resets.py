@@ -24,6 +24,8 @@ TABLES = [
     "cursors",
     "push_states",
     "push_failures",
+    "push_attempts",
+    "breaker_changes",
     "snapshots",
     "snapshot_positions",
     "snapshot_outstanding",

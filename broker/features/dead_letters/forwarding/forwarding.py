@@ -19,6 +19,7 @@ from broker.db.driver.statements import BEGIN, COMMIT
 from broker.model.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
 from broker.model.delivery import StoredMessage
 from broker.model.due_attempt import DueAttempt, due_attempt, replacements
+from broker.model.failure_cause import FailureCause, stored_cause
 from broker.model.journal import Event, Row, ranges_of, rows_of
 from broker.model.message import NewMessage
 from broker.model.message_id import id_of
@@ -59,11 +60,11 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class _DeadLetter:
-    """A message to forward to the dead-letter topic, its number of delivery attempts, and the reason."""
+    """A message to forward to the dead-letter topic, its number of delivery attempts, and their cause."""
 
     source: StoredMessage
     delivery_attempts: int
-    reason: str
+    cause: FailureCause
 
 
 async def retry_exhausted_attempts(
@@ -119,14 +120,14 @@ async def forward_dead_letters(
         await connection.close()  # its transaction is open
         raise
     left = any(row.status == "exhausted" and _given_up(row, but) for row in rows) or len(rows) == most_rows
-    return Forwarded(Counter(dead_letter.reason for dead_letter in dead_letters), dead_letter_shards, left)
+    return Forwarded(Counter(dead_letter.cause.reason for dead_letter in dead_letters), dead_letter_shards, left)
 
 
 def _dead_letters(
     of_rows: Sequence[tuple[DueAttempt, list[int]]], messages: Mapping[int, StoredMessage]
 ) -> list[_DeadLetter]:
     return [
-        _DeadLetter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
+        _DeadLetter(messages[seq], row.attempt_number, stored_cause(row.failure or UNKNOWN))
         for row, given_up in of_rows
         for seq in given_up
         if seq in messages and messages[seq].data is not None
@@ -234,7 +235,9 @@ def _journal_rows(dead_letters: Sequence[_DeadLetter], subscription: Subscriptio
     """Whatever the subscription's journal."""
     alike: dict[tuple[int, str], list[int]] = {}
     for dead_letter in dead_letters:
-        alike.setdefault((dead_letter.delivery_attempts, dead_letter.reason), []).append(dead_letter.source.seq)
+        alike.setdefault((dead_letter.delivery_attempts, dead_letter.cause.reason), []).append(
+            dead_letter.source.seq
+        )
     return [
         row
         for (attempt, reason), seqs in alike.items()
@@ -277,7 +280,7 @@ class _Source:
             **self._names,
             "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
             SOURCE_MESSAGE_ID: id_of(self._shard_id, message),
-            REASON: dead_letter.reason,
+            REASON: dead_letter.cause.reason,
         }
         if message.attributes != "{}":
             attributes = _decode_attributes(message.attributes) | attributes
@@ -298,5 +301,7 @@ def _known_of(
         "source_seqs": [dead_letter.source.seq for dead_letter in dead_letters],
         "source_publish_times": [dead_letter.source.publish_time for dead_letter in dead_letters],
         "delivery_attempts": [dead_letter.delivery_attempts for dead_letter in dead_letters],
-        "reasons": [dead_letter.reason for dead_letter in dead_letters],
+        "reasons": [dead_letter.cause.reason for dead_letter in dead_letters],
+        "responses": [dead_letter.cause.response for dead_letter in dead_letters],
+        "fingerprints": [dead_letter.cause.fingerprint for dead_letter in dead_letters],
     }

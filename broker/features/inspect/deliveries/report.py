@@ -9,6 +9,7 @@ from broker.features.delayed.delay import ScheduledMessage
 from broker.features.retraction.retraction import Retraction, StateWhenRetracted
 from broker.model.dead_letter import DEADLINE, EXPIRED
 from broker.model.durations import format_duration
+from broker.model.failure_cause import stored_cause
 from broker.model.journal import (
     DEFAULT_RETENTION,
     DISCARDED,
@@ -276,7 +277,7 @@ def _of_row(row: DeliveryRow, ordinal: int, state: DeliveryState) -> str:
 
 
 def _failed(row: DeliveryRow) -> str:
-    return "not acked" if row.failure in (None, DEADLINE) else f"failed: {row.failure}"
+    return "not acked" if row.failure in (None, DEADLINE) else f"failed: {stored_cause(row.failure).reason}"
 
 
 def _blocked(shard_id: int, blocker: int) -> DeliveryReport:

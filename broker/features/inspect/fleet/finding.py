@@ -1,4 +1,4 @@
-"""The result of a check of `broker doctor`."""
+"""The result of a check of `broker doctor` or `GET /v1/broker/findings`."""
 
 from typing import Final, NamedTuple
 
@@ -16,6 +16,12 @@ class Finding(NamedTuple):
     finding: str
     why: str = ""
     command: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What the check found, and why it matters."""
+        why = f" ({self.why.rstrip('.')})" if self.why else ""
+        return f"{self.check}: {self.finding.rstrip('.')}{why}."
 
 
 def not_checked(check: str, why: str, command: str = "") -> Finding:

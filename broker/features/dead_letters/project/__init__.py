@@ -1,0 +1,1 @@
+"""Lists and groups the dead letters of all subscriptions of a project."""

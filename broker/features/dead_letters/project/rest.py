@@ -1,0 +1,83 @@
+"""The dead letters of a project over REST, an extension."""
+
+from typing import Any
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.resources import encode_resource
+from broker.features.dead_letters.project.query import (
+    ProjectDeadLetter,
+    ProjectGroup,
+    parse_group_query,
+    parse_list_query,
+)
+from broker.features.dead_letters.project.service import (
+    ProjectDeadLetters,
+    ProjectDeadLetterService,
+    ProjectGroups,
+)
+from broker.features.dead_letters.rest import dead_letter_json
+from broker.model.errors import InvalidArgument
+from broker.model.failure_cause import FailureCause
+from broker.model.timestamps import format_timestamp
+
+
+async def list_project_dead_letters(service: ProjectDeadLetterService, call: Call) -> bytes:
+    size, token = decode_page_parameters(call.query)
+    filter_text = call.query.get("filter", "")
+    group_by = call.query.get("groupBy", call.query.get("group_by", ""))
+    order_by = call.query.get("orderBy", call.query.get("order_by", ""))
+    hung_up = call.exchange.hung_up
+    if not group_by:
+        if order_by:
+            raise InvalidArgument(
+                f"orderBy needs groupBy: a list without groups has the newest first (orderBy={order_by[:100]})."
+            )
+        query = parse_list_query(call.name, size, token, filter_text)
+        return encode_resource(_page_json(await service.list_dead_letters(query, hung_up=hung_up)))
+    groups = parse_group_query(
+        call.name, size, token, filter_text=filter_text, group_by=group_by, order_by=order_by
+    )
+    return encode_resource(_groups_json(await service.group_dead_letters(groups, hung_up=hung_up), groups.by))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+def _page_json(page: ProjectDeadLetters) -> dict[str, Any]:
+    body = {
+        "deadLetters": [_dead_letter(each) for each in page.found],
+        "scannedDeadLetterCount": page.scanned,
+        "settledDeadLetterCount": page.scanned - len(page.found),
+    }
+    return body | ({"nextPageToken": page.next_page_token} if page.next_page_token else {})
+
+
+def _groups_json(page: ProjectGroups, by: tuple[str, ...]) -> dict[str, Any]:
+    body = {"groups": [_group(each, by) for each in page.groups], "asOfTime": format_timestamp(page.until)}
+    return body | ({"nextPageToken": page.next_page_token} if page.next_page_token else {})
+
+
+def _dead_letter(found: ProjectDeadLetter) -> dict[str, Any]:
+    return {
+        **dead_letter_json(found.dead_letter),
+        "sourceSubscription": found.subscription,
+        "sourceTopic": found.topic,
+        "fingerprint": found.fingerprint,
+        **_response(found.cause),
+    }
+
+
+def _group(group: ProjectGroup, by: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "key": dict(zip(by, group.key, strict=True)),
+        "count": group.count,
+        "oldestTime": format_timestamp(group.oldest),
+        "newestTime": format_timestamp(group.newest),
+        "messageId": group.message_id,
+        **({"reason": group.cause.reason} | _response(group.cause) if "fingerprint" in by else {}),
+    }
+
+
+def _response(cause: FailureCause) -> dict[str, str]:
+    return {"response": cause.response} if cause.response else {}
