@@ -120,7 +120,7 @@ def list_(
     Without SUBSCRIPTION, those of the whole project, the newest first, with a filter such as 'reason = "push 503"'.
     """
     if subscription is None:
-        return _list_of_project(session, reason=reason, filter_text=filter_text, most=most)
+        return _list_of_project(session, reason=reason, filter_text=filter_text, preview=preview, most=most)
     path = f"{session.subscription(subscription)}/deadLetters"
     params = {"reason": reason, "filter": filter_text, "previewBytes": preview}
     found = session.api.all_of(path, "deadLetters", params, most)
@@ -136,9 +136,11 @@ def list_(
     )
 
 
-def _list_of_project(session: Session, *, reason: str | None, filter_text: str | None, most: int) -> Shown:
+def _list_of_project(
+    session: Session, *, reason: str | None, filter_text: str | None, preview: int | None, most: int
+) -> Shown:
     conditions = [filter_text, f'reason = "{reason}"' if reason else None]
-    params = {"filter": " AND ".join(filter(None, conditions)) or None}
+    params = {"filter": " AND ".join(filter(None, conditions)) or None, "previewBytes": preview}
     found = session.api.all_of(f"{session.project}/deadLetters", "deadLetters", params, most)
     rows = [
         [
@@ -146,7 +148,7 @@ def _list_of_project(session: Session, *, reason: str | None, filter_text: str |
             leaf(one["sourceSubscription"]),
             one["reason"],
             one.get("response", ""),
-            *message_row(_as_it_was(one))[2:],
+            *message_row(_as_it_was(one), one)[2:],
         ]
         for one in found
     ]

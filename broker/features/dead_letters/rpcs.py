@@ -53,7 +53,7 @@ def make_rpcs(
                 Rest(
                     "GET", f"{PROJECT}/deadLetters", "ListProjectDeadLetters",
                     partial(list_project_dead_letters, project_dead_letters),
-                    (*PAGE, "filter", "groupBy", "orderBy"),
+                    (*PAGE, "filter", "groupBy", "orderBy", "previewBytes"),
                 ),
             ],
             grpc=[],

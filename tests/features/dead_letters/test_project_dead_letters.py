@@ -98,6 +98,15 @@ async def test_dead_letters_of_all_subscriptions_come_in_pages_the_newest_first(
     assert "response" not in c
 
 
+async def test_a_page_has_as_much_of_the_data_as_it_is_asked_for(project: Project) -> None:
+    await project.give_up("left", "abcdef")
+    for size, shown in ((0, ""), (2, "ab"), (100, "abcdef")):
+        [found] = await project.listed(previewBytes=size)
+        assert (text(found), found["dataSize"]) == (shown, 6)
+    code, why = await project.rest.error("GET", f"{project.rest.project}/deadLetters?previewBytes=-1")
+    assert (code, "previewBytes" in why) == ("INVALID_ARGUMENT", True)
+
+
 async def test_pages_have_no_gap_and_no_duplicate_while_more_messages_are_given_up(project: Project) -> None:
     await project.give_up("left", *(f"old {n}" for n in range(7)))
     found, token = list[Json](), ""

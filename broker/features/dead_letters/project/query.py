@@ -9,6 +9,7 @@ from broker.features.dead_letters.dead_letter_list import DeadLetter
 from broker.model.errors import InvalidArgument
 from broker.model.failure_cause import FailureCause
 from broker.model.list_filter import TextComparison, parse_list_filter, refused_field, refused_operator
+from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size, invalid_page_token, parse_page_token
 from broker.model.timestamps import parse_timestamp
 
@@ -41,12 +42,16 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """A page of at most `size` dead letters that meet all conditions, after a position (None: from the newest)."""
+    """A page of at most `size` dead letters that meet all conditions, after a position (None: from the newest).
+
+    `preview_bytes`: how much of the data of each is shown.
+    """
 
     project: str
     size: int
     conditions: Sequence[Condition] = ()
     after: Position | None = None
+    preview_bytes: int = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +105,17 @@ class ProjectGroup:
     cause: FailureCause
 
 
-def parse_list_query(project: str, size: int, token: str, filter_text: str) -> ListQuery:
+def parse_list_query(
+    project: str, size: int, token: str, *, filter_text: str, preview_bytes: int = WHOLE
+) -> ListQuery:
     """Raises InvalidArgument."""
-    after = Position(*parse_page_token(token, datetime, int, int)) if token else None
-    size = check_page_size(size)
-    return ListQuery(project=project, size=size, conditions=parse_conditions(filter_text), after=after)
+    return ListQuery(
+        project=project,
+        size=check_page_size(size),
+        conditions=parse_conditions(filter_text),
+        after=Position(*parse_page_token(token, datetime, int, int)) if token else None,
+        preview_bytes=preview_bytes,
+    )
 
 
 def parse_group_query(

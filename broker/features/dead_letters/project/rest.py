@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.api.rest.call import Call
-from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.dead_letters.project.query import (
     ProjectDeadLetter,
@@ -33,7 +33,9 @@ async def list_project_dead_letters(service: ProjectDeadLetterService, call: Cal
             raise InvalidArgument(
                 f"orderBy needs groupBy: a list without groups has the newest first (orderBy={order_by[:100]})."
             )
-        query = parse_list_query(call.name, size, token, filter_text)
+        query = parse_list_query(
+            call.name, size, token, filter_text=filter_text, preview_bytes=decode_preview_bytes(call.query)
+        )
         return encode_resource(_page_json(await service.list_dead_letters(query, hung_up=hung_up)))
     groups = parse_group_query(
         call.name, size, token, filter_text=filter_text, group_by=group_by, order_by=order_by

@@ -133,12 +133,19 @@ async def list_records(
 
 
 async def read_open(
-    connection: HotConnection, records: Sequence[Any], *, most: int, max_bytes: int, now: datetime
+    connection: HotConnection,
+    records: Sequence[Any],
+    *,
+    most: int,
+    max_bytes: int,
+    preview_bytes: int,
+    now: datetime,
 ) -> tuple[Sequence[ProjectDeadLetter], int]:
     """Returns the first of the records whose dead letters can be acted on, with their messages, and how many
     records that took.
 
-    There are at most so many, and as many as fit into so many bytes, or one that is larger.  Locks nothing.
+    There are at most `most`, and as many as fit into `max_bytes` with `preview_bytes` of each, or one that is
+    larger.  Locks nothing.
     """
     located = await _locate(connection, records)
     shard_ids = sorted({each.shard_id for each in located})
@@ -146,7 +153,7 @@ async def read_open(
     groups = [Group(each.seq, [each]) for each in located]
     topics = await judge(connection, groups, backlogs, now, locked=False)
     is_open = [index for index, group in enumerate(groups) if group.is_open][:most]
-    messages = await _read_messages(connection, [located[index] for index in is_open], max_bytes)
+    messages = await _read_messages(connection, [located[index] for index in is_open], max_bytes, preview_bytes)
     found: list[ProjectDeadLetter] = []
     for index in is_open:
         each = located[index]
@@ -265,10 +272,10 @@ async def _locate(connection: HotConnection, records: Sequence[Any]) -> list[_Lo
 
 
 async def _read_messages(
-    connection: HotConnection, located: Sequence[_Located], max_bytes: int
+    connection: HotConnection, located: Sequence[_Located], max_bytes: int, preview_bytes: int
 ) -> dict[tuple[int, int], Any]:
     if not located:
         return {}
-    asked = _places(located) | {"max_bytes": max_bytes}
+    asked = _places(located) | {"max_bytes": max_bytes, "preview_bytes": preview_bytes}
     rows = await read_sharing(connection, _READ_DEAD_LETTER_MESSAGES, asked)
     return {(row.shard_id, row.seq): row for row in rows}

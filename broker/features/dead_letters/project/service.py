@@ -19,6 +19,7 @@ from broker.features.dead_letters.project.query import (
 )
 from broker.features.dead_letters.project.rows import group_position, list_groups, list_records, read_open
 from broker.model.delivery import MAX_RESPONSE_BYTES
+from broker.model.message_preview import preview_cost
 from broker.model.page import page_token
 
 HungUp = Callable[[], Awaitable[None]]
@@ -72,7 +73,14 @@ class ProjectDeadLetterService:
                     records = await list_records(connection, query, after=after, limit=limit)
                 if not records:
                     return ProjectDeadLetters(found, scanned, "")
-                read = partial(read_open, records=records, most=most, max_bytes=bytes_left, now=self._clock.now())
+                read = partial(
+                    read_open,
+                    records=records,
+                    most=most,
+                    max_bytes=bytes_left,
+                    preview_bytes=query.preview_bytes,
+                    now=self._clock.now(),
+                )
                 some, consumed = await self._replica_reads.read(read)
                 found += some
                 scanned += consumed
@@ -81,7 +89,7 @@ class ProjectDeadLetterService:
                 if consumed:
                     last = records[consumed - 1]
                     after = Position(last.publish_time, last.shard_id, last.seq)
-                bytes_left -= sum(_size(each) for each in some)
+                bytes_left -= sum(_size(each, query.preview_bytes) for each in some)
                 if consumed < len(records):
                     break
         assert after is not None
@@ -105,6 +113,6 @@ class ProjectDeadLetterService:
         return ProjectGroups(groups, until, page_token(until, *group_position(groups[-1], query)))
 
 
-def _size(dead_letter: ProjectDeadLetter) -> int:
+def _size(dead_letter: ProjectDeadLetter, preview_bytes: int) -> int:
     message = dead_letter.dead_letter
-    return len(message.data or b"") + len(message.attributes_text)
+    return preview_cost(message.data_size, preview_bytes) + len(message.attributes_text)
