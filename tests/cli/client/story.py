@@ -67,7 +67,7 @@ broker sub nack billing $ACK_ID --delay 30s
 broker sub ack billing $ACK_ID
 broker lag
 broker history pubsub_topic_retracted_messages_total topics/orders
-broker history pubsub_subscription_num_dead_letter_messages --since 1d --every 10m
+broker history pubsub_subscription_num_dead_letter_messages --since 1d
 broker message show $ID --sub billing
 broker push resend billing $ID
 broker seek billing --time 1h --preview
