@@ -17,7 +17,7 @@ from broker.features.history.chart import Chart
 @calling(
     "history",
     "broker history pubsub_topic_retracted_messages_total topics/orders",
-    "broker history pubsub_subscription_num_dead_letter_messages --since 1d --every 10m",
+    "broker history pubsub_subscription_num_dead_letter_messages --since 1d",
 )
 @click.argument("metric", metavar="METRIC")
 @click.argument("resource", metavar="[RESOURCE]", required=False)

@@ -74,7 +74,7 @@ broker lag
 broker lag --order-by 'undeliveredMessages desc' --filter 'heldBy!=PAUSED'
 broker lag --sampled --max 1000
 broker history pubsub_topic_retracted_messages_total topics/orders
-broker history pubsub_subscription_num_dead_letter_messages --since 1d --every 10m
+broker history pubsub_subscription_num_dead_letter_messages --since 1d
 broker message show $ID --sub billing
 broker push resend billing $ID
 broker seek billing --time 1h --preview

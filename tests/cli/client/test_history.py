@@ -65,7 +65,8 @@ def test_the_points_of_a_gauge_are_drawn_in_the_periods_that_they_end(
     terminal: Terminal, server: AnsweringServer
 ) -> None:
     server.answer = (200, answer(series("GAUGE", {}, ("20", "20", 7), ("01", "01", 90)), unit="s"))
-    typed = terminal.pipe(f"broker history {METRIC} --url {server.url} --project p")
+    typed = terminal.pipe(f"broker history {METRIC} --since 1d --every 10m --url {server.url} --project p")
+    assert server.got[0][0].endswith("&interval=86400s&alignmentPeriod=600s")
     assert "A column is 1m; highest 1m30s at 10:00:00, last 7s." in typed.text
 
 
