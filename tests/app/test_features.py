@@ -302,6 +302,8 @@ def path_of(call: Call) -> str:
 def shape_of(path: str) -> str:
     """A path as routes have it, with `*` for each id."""
     path, colon, verb = path.partition("?")[0].partition(":")
+    if path.startswith("broker/"):
+        return path  # it names no resource
     return "/".join("*" if i % 2 else part for i, part in enumerate(path.split("/"))) + colon + verb
 
 

@@ -246,7 +246,7 @@ class RestApi:
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb
         shape = "/".join("*" if index % 2 else segment for index, segment in enumerate(segments)) + colon + verb
-        literal = "/".join(segments) + colon + verb  # "broker/settings", which names no resource
+        literal = "/".join(segments) + colon + verb  # of a path that names no resource
         target = self._targets.get((method, shape)) or self._targets.get((method, literal))
         if target is None or not all(segments):
             raise NotFound(

@@ -18,25 +18,25 @@ def make_fleet_rpcs(service: FleetService) -> Sequence[Row]:
     # fmt: off
     return [
         Row(
-            name="Broker.ListProcesses", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
+            name="Broker.ListProcesses", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=_SEE_BROKER,
             rest=[Rest("GET", "broker/processes", "ListProcesses", partial(rest.list_processes, service), PAGE)],
             grpc=[],
         ),
         Row(
-            name="Broker.GetDatabase", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
+            name="Broker.GetDatabase", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=_SEE_BROKER,
             rest=[Rest("GET", "broker/database", "GetDatabase", partial(rest.get_database, service), ())],
             grpc=[],
         ),
         Row(
-            name="Broker.ListFindings", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
+            name="Broker.ListFindings", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=_SEE_BROKER,
             rest=[Rest("GET", "broker/findings", "ListFindings", partial(rest.list_findings, service), ())],
             grpc=[],
         ),
         Row(
-            name="Broker.ListSettings", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
+            name="Broker.ListSettings", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=_SEE_BROKER,
             rest=[Rest("GET", "broker/settings", "ListSettings", partial(rest.list_settings, service), ())],
             grpc=[],
