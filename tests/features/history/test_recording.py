@@ -156,3 +156,17 @@ async def test_a_sample_of_long_ago_is_not_recorded(recorded: Recorded) -> None:
     recorded.clock.time += timedelta(minutes=6)
     await recorded.process().recorder.record_lag(recorded.clock.time)
     assert await recorded.count("history_points") == 0
+
+
+async def test_a_subscription_at_rest_keeps_its_gauges_while_passes_end(recorded: Recorded) -> None:
+    """Its sample is not written again: its dead letters are still there."""
+    await recorded.sample(undelivered=0, dead_letters=3)
+    recorded.clock.time += timedelta(minutes=6)
+    async with recorded.database.connection() as connection:
+        await connection.execute("DELETE FROM lag_passes")
+        now = recorded.clock.time
+        await connection.execute("INSERT INTO lag_passes (sampled_at, next_at) VALUES (%s, %s)", [now, now])
+    await recorded.process().recorder.record_lag(now)
+    recorded.clock.time += 10 * SECOND
+    found = await recorded.amounts("pubsub_subscription_num_dead_letter_messages", SUBSCRIPTION)
+    assert list(found.values()) == [3]
