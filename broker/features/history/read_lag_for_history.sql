@@ -1,5 +1,5 @@
--- What subscriptions have waiting, by the samples of their lag since a time: those that have anything.  Nothing, if
--- gauges of the period are recorded already.
+-- Returns the lag of subscriptions that have a backlog or dead letters, as it was sampled since a time.  Returns
+-- nothing if gauges of the period have been recorded already.
 SELECT s.name,
        l.undelivered_messages,
        l.outstanding_messages,
