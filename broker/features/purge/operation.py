@@ -63,8 +63,8 @@ class PurgeKind:
         )
 
     def committed(self, operation: Operation, step: Step) -> None:
-        """Wakes the subscription, because messages with the ordering keys of the dropped ones may
-        now be claimed.
+        """Counts the dropped messages and wakes the subscription: messages with their ordering keys may now be
+        claimed.
         """
         if purged := step.counts.get(Outcome.PURGED, 0):
             self._counters.subscription(operation.target)[DISCARDED] += purged

@@ -69,7 +69,7 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     project.
 
     The caller deletes the policies.  As with single deletions the janitor deletes the messages and delivery
-    attempts, so the cost depends only on the number of resources.  Locks rows in the usual order: schedules,
+    attempts, so the cost depends only on the number of resources.  Locks rows in the one lock order: schedules,
     topics, subscriptions, cursors, snapshots, shards.
     """
     ticking = await _delete_schedules(connection, project)
