@@ -37,10 +37,10 @@ def safeguarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken(api: Api, options: dict[str, Any]) -> Json:
-    """Takes the options out of those of a command.  Returns the fields of the request.
+    """Removes the options from those of a command.  Returns the fields of the request.
 
-    A server of the API that does not know the fields may ignore them, and act.  So where there are any it is first
-    asked for something that only this broker has.  Raises NotKnown.
+    A server of the API that does not know the fields may ignore them and act.  So if there are any, the command
+    first makes a call that only this broker has.  Raises NotKnown.
     """
     fields: Json = {"validateOnly": True} if options.pop("dry_run", False) else {}
     given = {name: options.pop(option, None) for option, name in _FIELDS.items()}
@@ -51,12 +51,12 @@ def taken(api: Api, options: dict[str, Any]) -> Json:
 
 
 def as_parameters(fields: Json) -> dict[str, Any]:
-    """The same fields as parameters of a DELETE."""
+    """Returns the same fields as query parameters of a DELETE."""
     return {name: "true" if value is True else value for name, value in fields.items()}
 
 
 def shown_preview(name: str, preview: Json) -> Shown:
-    """Shows what a call would do."""
+    """Shows a preview: what the call would affect, what would be lost, and what refers to the resource."""
     about = "about " if preview.get("estimated") else ""
     fields: Json = {"would affect": f"{about}{counted(preview['count'], preview['unit'])} of {leaf(name)}"}
     if preview["unit"] == "reference":
@@ -75,7 +75,7 @@ def _kind(kind: str) -> str:
 
 
 def _loss_text(what: str, count: int) -> str:
-    """ "12 skipped messages", "1.2 kB replayed"."""
+    """Returns "12 skipped messages", "1.2 kB replayed"."""
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in what)
     if words.endswith("ytes"):
         kind = words.removesuffix("bytes").strip()

@@ -77,7 +77,9 @@ class Held(Aborted):
 
 
 class NotAsExpected(Aborted):
-    """Nothing was changed.  The caller has to look again: the same call would be refused again."""
+    """A call whose effect would differ from what its caller expects.  It has changed nothing, and the same call
+    would be refused again: the caller must look at the present state first.
+    """
 
 
 class ResourceExhausted(BrokerError):

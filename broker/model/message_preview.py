@@ -5,10 +5,12 @@ READ_SHARE = 10  # a byte that is read and not shown costs a tenth of one that i
 
 
 def preview_cost(data_size: int, preview_bytes: int) -> int:
-    """What the data of a message counts towards the size of a page of a list that shows `preview_bytes` of it.
+    """Returns what the data of a message counts towards the size of a page of a list that shows `preview_bytes` of
+    it.
 
-    PostgreSQL reads the whole body of a message to cut its beginning off, unless nothing is to be shown.  The
-    statements of lists count alike, so that a page is bounded in what it reads as in what it shows.
+    PostgreSQL reads the whole body of a message to return its beginning, unless nothing is to be shown.  The SQL
+    statements of lists count in the same way, so that a page is bounded in what it reads as well as in what it
+    shows.
     """
     shown = min(data_size, preview_bytes)
     return shown + (0 if preview_bytes == 0 else (data_size - shown) // READ_SHARE)

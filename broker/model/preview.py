@@ -1,9 +1,9 @@
-"""The rule of every destructive call: what it would do, and the limits that its caller sets.
+"""The rule of every destructive call: its preview, and the limits that its caller sets.
 
-A caller may ask what a call would do (`validateOnly`), and may limit what it does: to what existed at a time
-(`asOf`), and to an amount (`expectedCount`, `tolerancePercent`).  A call counts what it removes or changes in the
-transaction that removes or changes it, and calls `Safeguards.check` before the commit.  So the action agrees with
-the limits, or it is refused and changes nothing (docs/decisions/0096).
+A caller may ask what a call would do (`validateOnly`), and may limit it to what existed at a time (`asOf`) and to
+an amount (`expectedCount`, `tolerancePercent`).  A call counts what it removes or changes in the transaction that
+removes or changes it, and calls `Safeguards.check` before the commit.  So the action agrees with the limits, or it
+is refused and changes nothing (docs/decisions/0096).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ SAFEGUARDS = ("asOf", "expectedCount", "tolerancePercent", "validateOnly")
 
 
 class Referrer(StrEnum):
-    """Why a resource is affected by the removal of another one."""
+    """The reasons why a resource is affected by the removal of another one."""
 
     SUBSCRIPTION = "SUBSCRIPTION"  # of the topic: it gets nothing more
     SNAPSHOT = "SNAPSHOT"  # of the topic: no subscription can be sought to it
@@ -40,7 +40,7 @@ class Referrer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A resource that refers to the one that a call is about."""
+    """A resource that refers to the one that a call removes."""
 
     name: str
     referrer: Referrer
@@ -48,13 +48,13 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a call would do.
+    """The preview of a destructive call.
 
-    `count`: how many messages or resources it would remove or change, which is what `expectedCount` is compared
-    with. `unit`: what is counted, in the singular.  `losses`: what makes up the count, and what else would be lost,
-    by the names that answers have.  `is_estimated`: there was more than was counted one by one.  `references`: up
-    to MAX_REFERENCES of the `reference_count` resources that refer to the one that would be removed.  `time`: when
-    it was counted.
+    `count`: how many messages or resources it would remove or change; `expectedCount` is compared with this.
+    `unit`: what is counted, in the singular.  `losses`: the parts of the count, and what else would be lost, by
+    their names in responses.  `is_estimated`: there was more than was counted one by one.  `references`: up to
+    MAX_REFERENCES of the `reference_count` resources that refer to the one that would be removed.  `time`: when it
+    was counted.
     """
 
     count: int
@@ -67,7 +67,7 @@ class Preview:
 
 
 def preview_of_references(references: Sequence[Reference], *, time: datetime) -> Preview:
-    """The preview of removing a resource that has no messages: its removal affects what refers to it."""
+    """Returns the preview of removing a resource that has no messages: its removal affects what refers to it."""
     return Preview(
         count=len(references),
         unit="reference",
@@ -79,7 +79,9 @@ def preview_of_references(references: Sequence[Reference], *, time: datetime) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safeguards:
-    """What a caller asks of a destructive call besides the action.  A call without any of it counts nothing."""
+    """The fields of a destructive call that ask for a preview or limit the action.  A call without them counts
+    nothing.
+    """
 
     validate_only: bool = False
     as_of: datetime | None = None
@@ -104,26 +106,31 @@ class Safeguards:
 
     @property
     def asked(self) -> bool:
-        """Whether the call has to look at what it removes or changes before it does so."""
+        """Whether the call must count what it removes or changes before it does so."""
         return self.validate_only or self.is_limited
 
     @property
     def is_limited(self) -> bool:
-        """Whether the call may be refused for what has changed."""
+        """Whether the call may be refused because of what has changed."""
         return self.expected_count is not None or self.as_of is not None
 
     @property
     def before(self) -> datetime | None:
-        """The end of `asOf`: publish times, which are whole milliseconds, are earlier.  None: there is no limit."""
+        """The exclusive end of the publish times up to `asOf`, which are whole milliseconds; None: there is no
+        limit.
+        """
         return None if self.as_of is None else min(self.as_of, END_OF_TIME) + timedelta(microseconds=1)
 
     @property
     def max_counted(self) -> int | None:
-        """How much is counted; None: as much as a preview counts by itself."""
+        """The most that is counted; None: the limit that the preview has by itself."""
         return MAX_EXACT if self.is_limited else None
 
     def check(self, preview: Preview) -> None:
-        """Raises NotAsExpected, FailedPrecondition if the count is not the expected one, or cannot be known."""
+        """Checks the count of a preview against the expected one.
+
+        Raises NotAsExpected (it differs), FailedPrecondition (it is an estimate, and cannot be checked).
+        """
         if self.expected_count is None:
             return
         if preview.is_estimated:
@@ -140,12 +147,16 @@ class Safeguards:
             )
 
     def check_existed(self, created_at: datetime, name: str) -> None:
-        """Raises NotAsExpected if a resource was created after `asOf`: it is not the one that the caller means."""
+        """Raises NotAsExpected if a resource was created after `asOf`, and so is not the one that
+        the caller means.
+        """
         if self.as_of is not None and whole_milliseconds(created_at) > self.as_of:
             raise self._newer(f"{name} was created at {format_timestamp(created_at)}")
 
     def check_newest(self, newest: datetime | None, what: str) -> None:
-        """Raises NotAsExpected if the `newest` of what the call would change came after `asOf` (None: none did)."""
+        """Raises NotAsExpected if the newest of what the call would change came after `asOf` (`newest` None: there
+        is none).
+        """
         if self.as_of is not None and newest is not None and newest > self.as_of:
             raise self._newer(f"{what} at {format_timestamp(newest)}")
 
@@ -157,10 +168,10 @@ class Safeguards:
         )
 
     def previewed(self, preview: Preview) -> Preview | None:
-        """Decides about an action that its transaction is about to make.
+        """Decides about an action before its transaction makes it.
 
-        Returns the preview if that is all that was asked for, and None if the action is to be done.  Raises
-        Aborted, FailedPrecondition.
+        Returns the preview if the caller asked only for that, and None if the action is to be made.  Raises
+        NotAsExpected, FailedPrecondition.
         """
         self.check(preview)
         return preview if self.validate_only else None
@@ -168,7 +179,7 @@ class Safeguards:
     def settle(self, preview: Preview) -> None:
         """Decides about an action that its transaction has made, before the commit.
 
-        Raises NotAsExpected, FailedPrecondition; and Undone if nothing was to be changed.
+        Raises NotAsExpected, FailedPrecondition; and Undone if the caller asked only for a preview.
         """
         self.check(preview)
         if self.validate_only:
@@ -179,7 +190,7 @@ UNGUARDED = Safeguards()
 
 
 class Undone(Exception):
-    """The transaction is to leave nothing behind: it has found out what an action would do."""
+    """A preview, raised so that the transaction that has found it out rolls back."""
 
     def __init__(self, preview: Preview) -> None:
         super().__init__()

@@ -35,15 +35,8 @@ _FRAGMENT = re.compile(
 )
 _FRAGMENTARY = (
     "dead_letters",
-    "iam",
     "inspect",
-    "journal",
-    "metrics",
-    "operations",
-    "purge",
     "push_status",
-    "reset",
-    "retraction",
 )
 
 

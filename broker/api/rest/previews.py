@@ -1,7 +1,7 @@
-"""The fields of destructive calls that ask what they would do and limit what they do, and the answer in JSON.
+"""The fields of destructive calls that ask for a preview and limit the action, and previews as JSON.
 
-Google's messages have no such fields, so a call has them over REST alone: over gRPC a field that a server does not
-know is ignored, and a caller who asks for a preview of an older broker would have the action instead.
+Google's messages have no such fields, so only REST calls have them.  Over gRPC a server ignores fields that it does
+not know, and a caller who asks an older broker for a preview would get the action instead.
 """
 
 from collections.abc import Collection, Mapping
@@ -39,7 +39,7 @@ _TO_SEE: Mapping[Referrer, Needs] = {
 
 
 class SafeguardFields(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The fields, which the request of a destructive call has besides its own."""
+    """The fields that the request of a destructive call has in addition to its own."""
 
     validate_only: bool = False
     as_of: str = ""
@@ -57,7 +57,7 @@ class SafeguardFields(msgspec.Struct, rename="camel", forbid_unknown_fields=True
 
 
 class SafeguardedRequest(SafeguardFields, rename="camel", forbid_unknown_fields=True):
-    """A request that has nothing else."""
+    """A request without other fields."""
 
     topic: object = None  # in the path
     subscription: object = None  # in the path
@@ -65,7 +65,7 @@ class SafeguardedRequest(SafeguardFields, rename="camel", forbid_unknown_fields=
 
 
 def safeguards_of_query(call: Call) -> Safeguards:
-    """Decodes the fields of a DELETE, which are parameters of its query.  Raises InvalidArgument.
+    """Decodes the fields of a DELETE, which are query parameters.  Raises InvalidArgument.
 
     The body of a DELETE is ignored, except that these fields are refused there.
     """
@@ -76,12 +76,12 @@ def safeguards_of_query(call: Call) -> Safeguards:
 
 
 def safeguards_of_body(body: bytes) -> Safeguards:
-    """Decodes the body of a call that has no other fields.  Raises InvalidArgument."""
+    """Decodes the body of a call without other fields.  Raises InvalidArgument."""
     return convert_json(decode_json(body), SafeguardedRequest).safeguards()
 
 
 def without_safeguards(fields: Mapping[str, Any]) -> tuple[Mapping[str, Any], Safeguards]:
-    """Splits the fields that Google's message lacks into the others and these.  Raises InvalidArgument."""
+    """Splits the fields that Google's message lacks into the others and the safeguards.  Raises InvalidArgument."""
     rest = {name: value for name, value in fields.items() if name not in SAFEGUARDS}
     return rest, _taken(fields, SAFEGUARDS).safeguards()
 
@@ -92,12 +92,12 @@ def _taken(fields: Mapping[str, Any], names: Collection[str]) -> SafeguardFields
 
 
 async def done_or_preview(call: Call, preview: Preview | None) -> bytes:
-    """Encodes the answer of a call: empty if it was done (`preview` None), or the preview."""
+    """Encodes the response of a call: empty if the action was made (`preview` is None), else the preview."""
     return encode_resource({}) if preview is None else await preview_answer(call, preview)
 
 
 async def preview_answer(call: Call, preview: Preview) -> bytes:
-    """Encodes the answer of a call that was only to be previewed."""
+    """Encodes the response of a call that asked only for a preview."""
     return encode_resource(await preview_json(call, preview))
 
 

@@ -70,7 +70,8 @@ class MeasureBacklog(Protocol):
     async def __call__(
         self, connection: ResourceConnection, subscription: Subscription, *, now: datetime, safeguards: Safeguards
     ) -> Preview:
-        """Nobody claims or acks until the transaction ends, nor publishes if `safeguards` limit the action.
+        """Locks the backlog so that nothing is claimed or acked until the transaction ends, nor published if
+        `safeguards` limit the action.  Returns the preview of deleting the subscription.
 
         Raises Aborted (messages came after `asOf`).
         """

@@ -1,1 +1,1 @@
-"""Lists the audit log."""
+"""Lists the entries of the audit log."""

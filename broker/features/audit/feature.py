@@ -1,4 +1,4 @@
-"""Registers reading the audit log."""
+"""Registers the call that reads the audit log."""
 
 from broker.core.context.core import Core
 from broker.features.audit.rpcs import make_rpcs

@@ -1,4 +1,4 @@
-"""The audit log, an extension."""
+"""The call that lists the audit log, an extension."""
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list

@@ -1,4 +1,4 @@
-"""The rows of calls: the audit log."""
+"""The row of the table of calls for the audit log."""
 
 from collections.abc import Sequence
 from functools import partial

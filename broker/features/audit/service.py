@@ -1,4 +1,4 @@
-"""Reading the audit log."""
+"""Reads the audit log."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,9 @@ class AuditLogService:
     async def list_entries(
         self, project: str, *, filter_text: str, page_size: int, page_token: str
     ) -> tuple[Sequence[AuditEntry], str]:
-        """A page of a project's entries, the newest first, and the token of the next.  Raises InvalidArgument."""
+        """Returns a page of a project's entries, the newest first, and the token of the next page.  Raises
+        InvalidArgument.
+        """
         check_project(project)
         size, comparisons = check_page_size(page_size), parse_log_filter(filter_text)
         (before,) = parse_page_token(page_token, int) if page_token else (None,)

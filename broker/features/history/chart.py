@@ -15,8 +15,11 @@ _BLOCKS, _ASCII_BLOCKS = " ▁▂▃▄▅▆▇█", " ..::||##"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """`amounts`: by the starts of periods of `period`; a period without one is 0.  `start` and `end` are what the
-    chart shows.  Of a gauge amounts are values, else what was counted, which is shown as a rate.
+    """A chart of one series, drawn as text.
+
+    `amounts`: by the starts of periods of `period`; a period without one is 0.  `start` and `end`: the time that
+    the chart shows.  The amounts of a gauge are its values; those of a counter are what was counted, which is shown
+    as a rate.
     """
 
     amounts: Mapping[datetime, int]
@@ -27,7 +30,7 @@ class Chart:
     is_gauge: bool
 
     def lines(self, width: int, *, is_ascii: bool = False) -> Sequence[str]:
-        """The chart, its scales and a summary, at most `width` columns wide."""
+        """Returns the chart, its scales and a summary, at most `width` columns wide."""
         periods = max(ceil((self.end - self.start) / self.period), 1)
         labels_width = 9
         each = ceil(periods / max(width - labels_width - 2, _NARROWEST))  # periods of a column
@@ -46,7 +49,7 @@ class Chart:
         return [*drawn, f"{column}; {self._summary(values, each)}."]
 
     def _columns(self, count: int, each: int) -> list[float]:
-        """The rate, or the highest value, of each column."""
+        """Returns the rate, or the highest value, of each column."""
         found = [0.0] * count
         for start, amount in self.amounts.items():
             number = (start - self.start) // (self.period * each)
@@ -76,14 +79,14 @@ class Chart:
         return short_number(value) + ("" if self.is_gauge else "/s")
 
     def _times(self, columns: int) -> str:
-        """The times at both ends of the chart, with their days if it is longer than one."""
+        """Returns the times at both ends of the chart, with their days if it is longer than one."""
         days = self.end - self.start > timedelta(days=1)
         first, last = (f"{moment:%m-%d %H:%M}" if days else _clock(moment) for moment in (self.start, self.end))
         return f"{first}{last + ' UTC':>{max(columns - len(first), len(last) + 5)}}"
 
 
 def short_number(value: float) -> str:
-    """Three digits and a letter for thousands: "1.2k"."""
+    """Formats a number with three digits, and a letter for thousands: "1.2k"."""
     for unit in ("", "k", "M", "G"):
         if value < 999.5 or unit == "G":
             break
@@ -97,7 +100,7 @@ def _clock(moment: datetime) -> str:
 
 
 def _round_up(value: float) -> float:
-    """The next number of one digit, or of one digit and zeros."""
+    """Returns the next number that has one digit, or one digit and zeros; also 10."""
     if value <= 0:
         return 1.0
     power = 10.0 ** floor(log10(value))
@@ -105,6 +108,6 @@ def _round_up(value: float) -> float:
 
 
 def _eighths(height: float, value: float) -> int:
-    """How much of a line is filled.  What is not 0 is never drawn as 0 in the lowest line."""
+    """Returns how many eighths of a line are filled.  In the lowest line a value above 0 is never drawn as 0."""
     filled = min(max(round(height * 8), 0), 8)
     return 1 if value and not filled and 0 < height < 1 else filled

@@ -47,7 +47,11 @@ def history(
 
 
 def _interval(since: str, until: str | None) -> str:
-    """A duration until now if it is one, so that the broker's clock counts.  Raises Misuse."""
+    """Returns a duration until now if `since` is one and `until` is absent, so that the broker's clock applies,
+    else times.
+
+    Raises Misuse.
+    """
     if until is None:
         try:
             return f"{seconds_of(since, '--since'):.0f}s"
@@ -59,7 +63,7 @@ def _interval(since: str, until: str | None) -> str:
 
 
 def _full_name(given: str, session: Session) -> str:
-    """Raises Misuse."""
+    """Returns the full name of a topic or subscription.  Raises Misuse."""
     collection, _, name = given.partition("/")
     if given.startswith("projects/") or not name or collection not in ("topics", "subscriptions"):
         if given.startswith("projects/"):
@@ -86,7 +90,7 @@ def _draw(series: Json, found: Json, what: str, width: int) -> list[str]:
 
 
 def _start(point: Json, start: datetime, period: timedelta) -> datetime:
-    """The start of the period of a point, of which a gauge has the end alone."""
+    """Returns the start of the period of a point, which is computed from its end, as gauges have no other time."""
     end = parse_time(point["interval"]["endTime"])
     return start - -(end - start) // period * period - period
 

@@ -1,4 +1,4 @@
--- The oldest points of a resolution from before a time go, up to a number of rows.
+-- Deletes the oldest points of a resolution from before a time, up to `limit` rows.
 DELETE FROM history_points
 WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM history_points

@@ -1,5 +1,6 @@
--- The ids of series, by their places in the arrays; a series that is not there yet is added.  One that another
--- transaction adds at the same time is left out: ask again.  What is asked for is in use (delete_unused_series.sql).
+-- Returns the ids of series, by their places in the arrays, and creates missing series.  A series that another
+-- transaction is creating is left out, so the caller repeats the statement.  Marks the series as used
+-- (delete_unused_series.sql).
 -- parameters: resources text[], metrics text[], labels text[], now timestamptz
 -- columns: place, series_id
 WITH given AS MATERIALIZED (

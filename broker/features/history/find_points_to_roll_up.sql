@@ -1,4 +1,4 @@
--- When the first points of a resolution begin that no points of the next one hold yet.
+-- Returns when the first points of a resolution begin that no points of the next one contain yet.
 SELECT min(p.start_time)
 FROM history_points AS p
 WHERE p.resolution = %(resolution)s

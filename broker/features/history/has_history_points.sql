@@ -1,4 +1,4 @@
--- Whether a writer has written points of a chunk and period.
+-- Returns whether a writer has written points of a chunk and period.
 -- parameters: resolution int8, chunk int8, start_time timestamptz, writer int8, is_gauge bool
 -- columns: is_there
 SELECT EXISTS (

@@ -13,7 +13,9 @@ _COUNTED = ("topic", "subscription")  # the kinds of the layouts
 
 
 class Metric(NamedTuple):
-    """`kind` is "topic" or "subscription"; `label` is the name of its label, if it has one."""
+    """A metric that has a history.  `kind` is "topic" or "subscription"; `label` is the name of its label, if it
+    has one.
+    """
 
     name: str
     kind: str
@@ -23,7 +25,7 @@ class Metric(NamedTuple):
 
     @property
     def is_age(self) -> bool:
-        """Of several subscriptions the highest value counts, not the sum."""
+        """Whether the value of several subscriptions is their highest one, and not their sum."""
         return self.unit == "s"
 
 
@@ -59,7 +61,7 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*(each.metri
 
 
 def find_metric(name: str) -> Metric:
-    """Raises InvalidArgument that lists the metrics there are."""
+    """Returns the metric of this name.  Raises InvalidArgument, which lists the metrics that have a history."""
     metric = METRICS.get(name)
     if metric is None:
         problem = f"{name[:100]!r} has no history" if name else "it must name a metric"

@@ -1,5 +1,5 @@
--- Points of a period, one for each series, as a row for each chunk.  `series_ids` ascend.  Points that this writer has
--- written of the same period already stay.
+-- Inserts the points of a period, one for each series, as a row for each chunk.  `series_ids` ascend.  Points that
+-- this writer has already written of the same period stay.
 -- parameters: resolution int8, start_time timestamptz, writer int8, is_gauge bool, series_ids int8[], amounts int8[],
 --     chunk_size int8
 INSERT INTO history_points (resolution, chunk, start_time, writer, is_gauge, series_ids, amounts)

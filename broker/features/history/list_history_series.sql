@@ -1,4 +1,4 @@
--- The series of a metric of a resource.
+-- Returns the series of a metric of a resource.
 -- parameters: resource text, metric text
 -- columns: series_id, label
 SELECT series_id::bigint AS series_id, label

@@ -1,5 +1,6 @@
--- The points of series, as periods of `period` seconds: of each of the `resolutions`, those between two times.  The
--- amounts of counters add up, over writers and times; of gauges the highest one counts.
+-- Returns the points of series in periods of `period` seconds: for each of the `resolutions`, the points between
+-- its two times.  The amounts of counters are summed over writers and times; of the values of gauges the highest is
+-- taken.
 -- parameters: series_ids int8[], period int8, resolutions int8[], since timestamptz[], until timestamptz[],
 --     chunk_size int8
 -- columns: series_id, start_time, amount

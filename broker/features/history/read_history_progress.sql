@@ -1,4 +1,4 @@
--- When the newest points of each resolution begin; of resolutions without points there is nothing.
+-- Returns when the newest points of each resolution begin.  Resolutions without points have no row.
 -- parameters: resolutions int8[]
 -- columns: resolution, start_time
 SELECT r.resolution, p.start_time

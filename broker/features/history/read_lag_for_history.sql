@@ -1,6 +1,6 @@
--- The gauges of the subscriptions that have any message or dead letter, by the samples of their lag.  The samples of a
--- subscription at rest are not written again: they count as long as passes over all subscriptions end.  Nothing, if
--- gauges of the period are recorded already.
+-- Returns the lag of subscriptions that have a backlog or dead letters.  A subscription at rest is not sampled again,
+-- so its last sample counts while passes over all subscriptions end.  Returns nothing if gauges of the period have been
+-- recorded already.
 SELECT s.name,
        l.undelivered_messages,
        l.outstanding_messages,

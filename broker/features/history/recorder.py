@@ -1,9 +1,9 @@
-"""Writes down, every ten seconds, what a broker has counted, and how far its subscriptions are behind.
+"""Records every ten seconds what a broker has counted, and how far its subscriptions are behind.
 
     counters in shared memory ──► what was added since ──► one statement for all series, a row for 128 of them
 
-One process of a broker does it for all of them, because their counters lie in memory that their parent holds.  What
-was counted since the last time is lost if that process is killed.
+One process of a broker records for all of them, because their counters are in memory that their parent holds.  If
+that process is killed, the counts since its last record are lost.
 """
 
 import asyncio
@@ -44,7 +44,11 @@ _STEP_COST = 500_000  # of such a step, in the unit of LoopTurns
 
 @dataclass(slots=True)
 class _Unwritten:
-    """What was counted and may not be written.  `series_id`, `start_time`: of points that may have been."""
+    """Counts that may not have been written.
+
+    `series_id`, `start_time`: identify the points of the last statement, which may have been committed (None: there
+    was no statement).
+    """
 
     counted: Counter[Counted]
     series_id: int | None = None
@@ -52,7 +56,7 @@ class _Unwritten:
 
 
 class HistoryRecorder:
-    """Records what is counted in the book of a broker's processes; only the first of them has one."""
+    """A recorder of the counters of all processes of a broker.  Only the first process has one."""
 
     def __init__(self, core: Core) -> None:
         self._database = core.database
@@ -69,7 +73,7 @@ class HistoryRecorder:
         self._series_since: datetime | None = None  # since when ids are remembered
 
     async def run(self) -> None:
-        """Record each period of ten seconds once it is over.  Raises Unavailable."""
+        """Records each period of ten seconds once it is over.  Raises Unavailable."""
         while True:
             now = self._clock.now()
             await asyncio.sleep((floor(now, FINEST.resolution) + PERIOD - now).total_seconds())
@@ -79,13 +83,15 @@ class HistoryRecorder:
                 await self.record(start_time)
 
     async def close(self) -> None:
-        """Write down what was counted in the period that is not over, as the process stops."""
+        """Records the counts of the unfinished period, as the process stops."""
         with contextlib.suppress(BrokerError, TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self.record_counters(floor(self._clock.now(), FINEST.resolution))
 
     def forget(self, name: str | None) -> None:
-        """Ask again for the series of a resource that has changed, for a reset deletes them; None: of all."""
+        """Forgets the ids of the series of a resource that has changed, or of all (None), because a reset deletes
+        series.
+        """
         if name is None:
             self._series.clear()
             return
@@ -94,14 +100,14 @@ class HistoryRecorder:
                 self._series.pop((resource, number), None)
 
     async def record(self, start_time: datetime) -> None:
-        """Record a period: what was counted since the last call, and the newest samples of lags."""
+        """Records a period: what was counted since the last call, and the newest samples of lags."""
         await self.record_counters(start_time)
         await self.record_lag(start_time)
 
     async def record_counters(self, start_time: datetime) -> None:
-        """Write what was counted since the last call as points that begin then.
+        """Writes what was counted since the last call as points that begin at `start_time`.
 
-        Raises Unavailable; what was counted is written by the next call then, once.
+        Raises Unavailable; the next call then writes these counts, once.
         """
         if await self._is_written(self._unwritten):
             self._unwritten = _Unwritten(Counter())
@@ -115,7 +121,7 @@ class HistoryRecorder:
             self._unwritten = _Unwritten(Counter())
 
     async def record_lag(self, start_time: datetime) -> None:
-        """Write how far subscriptions are behind, unless another broker has.  Raises Unavailable."""
+        """Writes how far subscriptions are behind, unless another broker has.  Raises Unavailable."""
         async with self._database.connection() as connection:
             rows = await read_lag(connection, since=start_time - SAMPLED_SINCE, start_time=start_time)
         if rows:
@@ -124,7 +130,7 @@ class HistoryRecorder:
                 await insert_points(connection, by_id, start_time=start_time, writer=ALL_WRITERS, is_gauge=True)
 
     async def _is_written(self, unwritten: _Unwritten) -> bool:
-        """Whether points whose statement had no answer were committed all the same."""
+        """Returns whether points whose statement got no response were committed."""
         if unwritten.series_id is None or unwritten.start_time is None:
             return False
         async with self._database.hot() as connection:
@@ -133,7 +139,7 @@ class HistoryRecorder:
             )
 
     async def _with_ids(self, amounts: Mapping[Counted, int]) -> dict[int, int]:
-        """The amounts by the ids of their series, which are asked for once a day."""
+        """Returns the amounts by the ids of their series, which are read once a day."""
         now = self._clock.now()
         if self._series_since is None or now - self._series_since > USED_AGAIN:
             self._series, self._series_since = {}, now
@@ -153,7 +159,7 @@ def _series_key(counted: Counted) -> SeriesKey:
 
 
 def _with_projects(counted: Mapping[Counted, int]) -> Generator[int, None, Mapping[Counted, int]]:
-    """The amounts of topics and subscriptions, and of their projects, in steps."""
+    """Adds the amounts of projects to those of their topics and subscriptions, in steps."""
     found: dict[Counted, int] = {}
     projects: Counter[Counted] = Counter()
     for place, (each, amount) in enumerate(counted.items()):
@@ -167,7 +173,7 @@ def _with_projects(counted: Mapping[Counted, int]) -> Generator[int, None, Mappi
 
 
 def _gauges(rows: Sequence[tuple[str, int, int, int, int, int]]) -> Generator[int, None, Mapping[Counted, int]]:
-    """The gauges of subscriptions, and of their projects, in steps; those that are 0 are left out."""
+    """Returns the gauges of subscriptions and of their projects, in steps; gauges of 0 are left out."""
     found: Counter[Counted] = Counter()
     for place, (name, *values) in enumerate(rows):
         if not place % _ITEMS_AT_ONCE:

@@ -1,4 +1,4 @@
-"""History in the shape of Cloud Monitoring's timeSeries.list; an extension."""
+"""The history of metrics in the form of Cloud Monitoring's timeSeries.list, an extension."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,7 +28,7 @@ async def list_time_series(service: HistoryService, call: Call) -> bytes:
 
 
 def _interval(text: str) -> Interval:
-    """ "3600s" until now, or START/END, of which END may be left out.  Raises InvalidArgument."""
+    """Parses "3600s" (until now), or START/END, where END may be absent.  Raises InvalidArgument."""
     if not text:
         return Interval()
     start, slash, end = text.partition("/")
@@ -62,7 +62,7 @@ def _series(series: TimeSeries, history: History) -> dict[str, Any]:
 
 
 def _resource(name: str, kind: str) -> dict[str, Any]:
-    """The monitored resource; "global" stands for the whole project."""
+    """Encodes the monitored resource; "global" stands for the whole project."""
     _, project, *of_resource = name.split("/")
     if not of_resource:
         return {"type": "global", "labels": {"project_id": project}}
@@ -70,7 +70,7 @@ def _resource(name: str, kind: str) -> dict[str, Any]:
 
 
 def _point(point: Point, history: History) -> dict[str, Any]:
-    """Of a gauge both times are the end of the period, as in Cloud Monitoring."""
+    """Encodes a point.  Both times of a point of a gauge are the end of the period, as in Cloud Monitoring."""
     end = min(point.start_time + history.period * SECOND, history.end)
     start = end if history.metric.is_gauge else point.start_time
     interval = {"startTime": format_timestamp(start), "endTime": format_timestamp(end)}

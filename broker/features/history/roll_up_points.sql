@@ -1,4 +1,5 @@
--- Points of periods of `period` seconds, from those of a finer resolution between two times, of all writers together.
+-- Inserts points of periods of `period` seconds, made of the points of a finer resolution between two times, of all
+-- writers together.
 INSERT INTO history_points (resolution, chunk, start_time, writer, is_gauge, series_ids, amounts)
 SELECT %(period)s, s.chunk, s.start_time, 0, s.is_gauge,
        array_agg(s.series_id ORDER BY s.series_id), array_agg(s.amount ORDER BY s.series_id)

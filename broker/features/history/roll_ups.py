@@ -1,4 +1,4 @@
-"""Adds points up to coarser ones, and deletes what is kept no longer."""
+"""Rolls points up into coarser ones, and deletes points that are no longer kept."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -21,7 +21,10 @@ _ROWS_AT_ONCE = 5_000
 
 
 async def maintain_history(connection: Connection, *, now: datetime) -> None:
-    """Add up what is complete, then delete what is old; continues where the last call ended, however long ago."""
+    """Rolls complete periods up, then deletes old points and series.
+
+    Continues where the last call ended, however long ago that was.
+    """
     until = now - LATE
     for tier, coarser in ROLL_UPS:
         period = coarser.resolution

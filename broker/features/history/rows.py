@@ -28,7 +28,10 @@ _DELETE_UNUSED = statements.load("delete_unused_series")
 
 
 class SeriesKey(NamedTuple):
-    """`resource`: the full name of a topic, subscription or project; `label`: the value of the metric's label."""
+    """The key of a series.
+
+    `resource`: the full name of a topic, subscription or project; `label`: the value of the metric's label.
+    """
 
     resource: str
     metric: str
@@ -36,7 +39,9 @@ class SeriesKey(NamedTuple):
 
 
 class Point(NamedTuple):
-    """What was added to a counter, or the highest value of a gauge, in the period from `start_time` on."""
+    """A period of a series, from `start_time` on.  `amount`: what was added to a counter, or the highest value of a
+    gauge.
+    """
 
     series_id: int
     start_time: datetime
@@ -44,7 +49,7 @@ class Point(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Points of one resolution between two times."""
+    """The points of one resolution between two times."""
 
     resolution: int
     since: datetime
@@ -54,7 +59,7 @@ class Span(NamedTuple):
 async def find_series(
     connection: HotConnection, keys: Sequence[SeriesKey], *, now: datetime
 ) -> Mapping[SeriesKey, int]:
-    """The ids of series, without those that another transaction adds just now."""
+    """Returns the ids of series, and creates missing ones; omits those that another transaction is creating."""
     asked = {
         "resources": [key.resource for key in keys],
         "metrics": [key.metric for key in keys],
@@ -68,7 +73,7 @@ async def find_series(
 async def insert_points(
     connection: HotConnection, amounts: Mapping[int, int], *, start_time: datetime, writer: int, is_gauge: bool
 ) -> None:
-    """Write an amount for each series, by ids, that were recorded in a period of the finest resolution."""
+    """Writes an amount for each series, by id, for a period of the finest resolution."""
     series_ids = sorted(amounts)
     given = {
         "resolution": FINEST.resolution,
@@ -83,7 +88,7 @@ async def insert_points(
 
 
 async def has_points(connection: HotConnection, *, series_id: int, start_time: datetime, writer: int) -> bool:
-    """Whether a writer has written points of counters that begin then, in the chunk of a series."""
+    """Returns whether a writer has written points of counters that begin at a time, in the chunk of a series."""
     asked = {
         "resolution": FINEST.resolution,
         "chunk": series_id // CHUNK,
@@ -98,21 +103,23 @@ async def has_points(connection: HotConnection, *, series_id: int, start_time: d
 async def read_lag(
     connection: Connection, *, since: datetime, start_time: datetime
 ) -> Sequence[tuple[str, int, int, int, int, int]]:
-    """Of each subscription that has any: undelivered and outstanding messages, the age of the oldest in seconds,
-    bytes and dead letters, sampled since a time.  Nothing if gauges of the period are recorded already.
+    """Returns the lag of each subscription that has a backlog or dead letters, as it was sampled since a time: its
+    name, undelivered and outstanding messages, the age of the oldest in seconds, bytes, and dead letters.
+
+    Returns nothing if gauges of the period have been recorded already.
     """
     asked = {"since": since, "start_time": start_time, "resolution": FINEST.resolution}
     return await (await connection.execute(_READ_LAG, asked)).fetchall()
 
 
 async def list_series(connection: HotConnection, *, resource: str, metric: str) -> Mapping[int, str]:
-    """The ids of the series of a metric, with the values of its label."""
+    """Returns the ids of the series of a metric, with the values of its label."""
     [rows] = await connection.run((_LIST_SERIES, {"resource": resource, "metric": metric}))
     return {row.series_id: row.label for row in rows}
 
 
 async def read_progress(connection: HotConnection) -> Mapping[int, datetime]:
-    """The start of the newest points of each resolution that has any."""
+    """Returns the start of the newest points of each resolution that has any."""
     [rows] = await connection.run((_READ_PROGRESS, {"resolutions": [tier.resolution for tier in TIERS]}))
     return {row.resolution: row.start_time for row in rows}
 
@@ -120,7 +127,9 @@ async def read_progress(connection: HotConnection) -> Mapping[int, datetime]:
 async def read_points(
     connection: HotConnection, series_ids: Sequence[int], *, period: int, spans: Sequence[Span]
 ) -> Sequence[Point]:
-    """By series, the newest first, in periods of so many seconds, of several resolutions together."""
+    """Returns the points of series in periods of `period` seconds, from all spans, by series
+    and the newest first.
+    """
     asked = {
         "series_ids": series_ids,
         "period": period,
@@ -134,7 +143,9 @@ async def read_points(
 
 
 async def find_points_to_roll_up(connection: Connection, *, resolution: int, period: int) -> datetime | None:
-    """The start of the first points of a resolution that were not added up to periods yet."""
+    """Returns the start of the first points of a resolution that have not been rolled up into periods of `period`
+    seconds.
+    """
     found = await connection.execute(_FIND_TO_ROLL_UP, {"resolution": resolution, "period": period})
     row = await found.fetchone()
     assert row is not None
@@ -143,17 +154,17 @@ async def find_points_to_roll_up(connection: Connection, *, resolution: int, per
 
 
 async def roll_up(connection: Connection, span: Span, *, period: int) -> None:
-    """Add the points of a span up to periods of so many seconds."""
+    """Rolls the points of a span up into periods of `period` seconds."""
     given = {"resolution": span.resolution, "since": span.since, "until": span.until, "period": period}
     await connection.execute(_ROLL_UP, given)
 
 
 async def delete_old_points(connection: Connection, *, resolution: int, before: datetime, limit: int) -> int:
-    """Returns how many rows were deleted, up to `limit`."""
+    """Deletes up to `limit` rows of points from before a time.  Returns how many rows it deleted."""
     given = {"resolution": resolution, "before": before, "limit": limit}
     return (await connection.execute(_DELETE_OLD, given)).rowcount
 
 
 async def delete_unused_series(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Returns how many were deleted, up to `limit`."""
+    """Deletes up to `limit` series that were last used before a time.  Returns how many it deleted."""
     return (await connection.execute(_DELETE_UNUSED, {"before": before, "limit": limit})).rowcount

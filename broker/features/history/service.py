@@ -21,7 +21,10 @@ DEFAULT_INTERVAL = timedelta(hours=1)
 
 
 class Interval(NamedTuple):
-    """From `start` on, before `end`; None: until now, or so long before that (`length`)."""
+    """The time that a caller asks for, from `start` up to but not including `end` (None: now).
+
+    `start` None: the interval begins `length` before its end.
+    """
 
     start: datetime | None = None
     end: datetime | None = None
@@ -30,7 +33,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimeSeries:
-    """Points of one series, the newest first; `label`: the value of the metric's label."""
+    """The points of one series, the newest first.  `label`: the value of the metric's label."""
 
     label: str
     points: Sequence[Point]
@@ -38,8 +41,8 @@ class TimeSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was found of a metric of a resource between two times; the points are periods of `period` seconds, and
-    `start` is the start of one.
+    """The history of a metric of a resource between two times, in periods of `period` seconds.  `start` is the
+    start of a period.
     """
 
     metric: Metric
@@ -51,7 +54,7 @@ class History:
 
 
 class HistoryService:
-    """Reading only."""
+    """The history of metrics.  It only reads."""
 
     def __init__(self, database: Database, clock: DatabaseClock) -> None:
         self._database = database
@@ -60,10 +63,10 @@ class HistoryService:
     async def list_time_series(
         self, project: str, *, metric: str, resource: str, interval: Interval, alignment: timedelta | None
     ) -> History:
-        """The history of a metric of a topic or subscription, or ("") of all of the project together.
+        """Returns the history of a metric of a topic or subscription, or ("") of all of the project together.
 
-        `alignment`: the length of each period; None: as fine as it is kept.  Raises InvalidArgument, NotFound,
-        Unavailable.
+        `alignment`: the length of each period (None: the finest in which the whole interval is kept).  Raises
+        InvalidArgument, NotFound, Unavailable.
         """
         check_project(project)
         found = find_metric(metric)
@@ -98,7 +101,7 @@ class HistoryService:
 
 
 def _check_resource(name: str, metric: Metric, project: str) -> None:
-    """Raises InvalidArgument unless the metric can have been recorded of that resource of the project."""
+    """Raises InvalidArgument unless the resource belongs to the project and is of the kind that has the metric."""
     if name == project:
         return
     collection = f"{metric.kind}s"
@@ -112,7 +115,9 @@ def _check_resource(name: str, metric: Metric, project: str) -> None:
 
 
 def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:
-    """Raises InvalidArgument unless a part of the interval can be kept."""
+    """Returns the start and end of an interval.  Raises InvalidArgument unless history is kept
+    from its start on.
+    """
     end = now if interval.end is None else min(interval.end, now)
     # A length may be longer than there are dates.
     length = min(interval.length, 2 * COARSEST.kept)
@@ -131,7 +136,9 @@ def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:
 
 
 def _check_period(alignment: timedelta | None, start: datetime, now: datetime) -> int:
-    """Seconds of a period.  Raises InvalidArgument unless points that begin at `start` are kept so finely."""
+    """Returns the seconds of a period.  Raises InvalidArgument unless points from `start` on are kept at this
+    resolution.
+    """
     kept = next((tier for tier in TIERS if start >= now - tier.kept - SECOND), COARSEST)
     if alignment is None:
         return kept.resolution
@@ -150,8 +157,8 @@ def _check_period(alignment: timedelta | None, start: datetime, now: datetime) -
 
 
 def _spans(progress: Mapping[int, datetime], start: datetime, end: datetime, *, period: int) -> Sequence[Span]:
-    """Which points to read: the coarsest that fit the period, and of the time that those do not cover yet finer
-    ones.
+    """Returns the points to read: the coarsest that fit the period, and finer ones for the time that those do not
+    cover yet.
     """
     spans, covered = [], start
     for resolution in (tier.resolution for tier in reversed(TIERS)):

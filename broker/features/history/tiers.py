@@ -9,7 +9,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Tier(NamedTuple):
-    """Points of `resolution` seconds are kept for `kept`."""
+    """A resolution of history: points of `resolution` seconds are kept for `kept`."""
 
     resolution: int
     kept: timedelta
@@ -21,6 +21,6 @@ ROLL_UPS = tuple(pairwise(TIERS))  # each tier is made of the one before
 
 
 def floor(moment: datetime, seconds: int) -> datetime:
-    """The start of the period of so many seconds that a moment is in."""
+    """Returns the start of the period of so many seconds that contains a time."""
     period = seconds * SECOND
     return EPOCH + (moment - EPOCH) // period * period

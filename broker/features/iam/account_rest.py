@@ -1,4 +1,4 @@
-"""Service accounts and their keys."""
+"""The calls about service accounts and their keys."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ _NEVER = format_timestamp(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
 
 
 class NewServiceAccount(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What of an account a caller may say."""
+    """The fields of a service account that a caller may set."""
 
     display_name: str = ""
     description: str = ""
@@ -114,7 +114,7 @@ def decode_create_service_account(body: bytes) -> CreateServiceAccountRequest:
 
 
 def check_create_key(body: bytes) -> None:
-    """Raises InvalidArgument for a kind of key that is not made."""
+    """Raises InvalidArgument for a kind of key that the broker does not create."""
     request = decode_request(_create_key, body)
     for field, value, only in (
         ("private_key_type", request.private_key_type, _FILE),
@@ -125,7 +125,7 @@ def check_create_key(body: bytes) -> None:
 
 
 def decode_key_types(query: Mapping[str, str]) -> bool:
-    """Whether a list of keys is to have those that users manage, as all keys are.  Raises InvalidArgument."""
+    """Decodes whether a list of keys contains user-managed keys, as all keys are.  Raises InvalidArgument."""
     given = {one for one in query.get("keyTypes", query.get("key_types", "")).split(",") if one}
     if unknown := given - _KEY_TYPES:
         raise InvalidArgument(
@@ -151,7 +151,7 @@ def service_account_json(account: ServiceAccount) -> dict[str, Any]:
 def key_json(
     account: ServiceAccount, key: ServiceAccountKey, file: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """With the `file` for its holder, when the key was made just now."""
+    """Encodes a key; `file`: the file for its holder, if the key has just been created."""
     body = {
         "name": f"{account.name}/keys/{key.key_id}",
         "keyAlgorithm": _ALGORITHM,

@@ -30,12 +30,15 @@ KEYS_AT_ONCE = 1  # that are made: each takes a processor for up to a second
 
 
 class ServiceAccountService:
-    """`changed` is awaited after each change that was committed: it holds in this process then."""
+    """The service accounts of projects and their keys.
+
+    `changed` is awaited after each committed change, and applies it in this process.
+    """
 
     def __init__(
         self, database: Database, clock: DatabaseClock, *, changed: Callable[[], Awaitable[None]], base_url: str
     ) -> None:
-        """`base_url`: where the holders of keys reach the broker."""
+        """`base_url`: the address at which the holders of keys reach the broker."""
         self._database = database
         self._clock = clock
         self._changed = changed
@@ -45,7 +48,9 @@ class ServiceAccountService:
     async def create_service_account(
         self, project: str, account_id: str, *, display_name: str, description: str
     ) -> ServiceAccount:
-        """Raises InvalidArgument, AlreadyExists, ResourceExhausted (a project has 100 of them)."""
+        """Creates a service account.  Raises InvalidArgument, AlreadyExists, ResourceExhausted (a project has 100
+        of them).
+        """
         check_project(project)
         check_texts(display_name, description)
         account = ServiceAccount(
@@ -73,14 +78,16 @@ class ServiceAccountService:
             return await _existing(connection, name)
 
     async def list_service_accounts(self, project: str, page: Page) -> tuple[Sequence[ServiceAccount], str]:
-        """A page of a project's accounts by address, and the token of the next."""
+        """Returns a page of a project's accounts by address, and the token of the next page."""
         check_project(project)
         async with self._database.transaction() as connection:
             found = await store.list_service_accounts(connection, project=project, page=page)
         return cut_page(found, page.size, lambda account: account.name)
 
     async def set_disabled(self, name: str, *, disabled: bool) -> None:
-        """The keys and tokens of a disabled account prove nothing until it is enabled again.  Raises NotFound."""
+        """Disables or enables an account.  The keys and tokens of a disabled account are not accepted.  Raises
+        NotFound.
+        """
         async with self._database.transaction() as connection:
             account = await _existing(connection, name, lock=True)
             await store.set_disabled(connection, email=account.email, disabled=disabled)
@@ -88,9 +95,9 @@ class ServiceAccountService:
         await self._changed()
 
     async def delete_service_account(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
-        """With its keys, and the roles that it was given.
+        """Deletes a service account with its keys, and removes the roles that it was given.
 
-        Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected.
+        Returns the preview if the caller asked only for that.  Raises NotFound, NotAsExpected.
         """
         async with self._database.transaction() as connection:
             account = await _existing(connection, name, lock=True)
@@ -106,7 +113,7 @@ class ServiceAccountService:
         return None
 
     async def create_key(self, name: str) -> tuple[ServiceAccount, ServiceAccountKey, Mapping[str, Any]]:
-        """A new key of an account, and the file for its holder, which nobody can get again.
+        """Creates a key of an account.  Returns it with the file for its holder, which cannot be read again.
 
         Raises NotFound, FailedPrecondition (an account has 10 keys).
         """
@@ -146,9 +153,9 @@ class ServiceAccountService:
         raise _no_key(name)
 
     async def delete_key(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
-        """Tokens that it signed, or was exchanged for, are worth nothing from now on.
+        """Deletes a key.  Tokens that it signed, or was exchanged for, are no longer accepted.
 
-        Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected.
+        Returns the preview if the caller asked only for that.  Raises NotFound, NotAsExpected.
         """
         async with self._database.transaction() as connection:
             account = await _existing(connection, name.partition("/keys/")[0])
@@ -167,7 +174,7 @@ class ServiceAccountService:
         return None
 
     async def _forget(self, connection: ResourceConnection, account: ServiceAccount) -> set[str]:
-        """Remove what was granted to, or on, another account of this name.
+        """Removes the grants to an account of this name, and the policy on it.
 
         Returns the projects of the grants to it.
         """
@@ -180,7 +187,10 @@ class ServiceAccountService:
 
 
 async def _existing(connection: ResourceConnection, name: str, *, lock: bool = False) -> ServiceAccount:
-    """The account that is called `projects/{p}/serviceAccounts/{email or unique id}`; `-` is any project."""
+    """Returns the account named `projects/{p}/serviceAccounts/{email or unique id}`; `-` stands for any project.
+
+    Raises NotFound.
+    """
     project, _, email = name.partition("/serviceAccounts/")
     account = None if "\0" in name else await store.find_service_account(connection, email=email, lock=lock)
     if account is None or project not in (account.project, ANY_PROJECT):

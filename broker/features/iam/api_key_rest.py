@@ -1,4 +1,4 @@
-"""API keys, an extension."""
+"""The calls about API keys, an extension."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def decode_create_api_key(body: bytes) -> CreateApiKeyRequest:
 
 
 def api_key_json(key: ApiKey) -> dict[str, Any]:
-    """Without the key itself, which is not kept."""
+    """Encodes an API key, without the key string, which is not stored."""
     body: dict[str, Any] = {"name": key.name, "uid": leaf(key.name)}
     if key.display_name:
         body["displayName"] = key.display_name

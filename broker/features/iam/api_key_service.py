@@ -1,4 +1,4 @@
-"""API keys: made, listed, deleted.  The key itself is told once, when it is made."""
+"""Creates, lists and deletes API keys.  The key string is returned once, when the key is created."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,10 @@ _PREFIX = "brk-"  # so that tools that look for secrets in texts can know one
 
 
 class ApiKeyService:
-    """`changed` is awaited after each change that was committed: it holds in this process then."""
+    """The API keys of projects.
+
+    `changed` is awaited after each committed change, and applies it in this process.
+    """
 
     def __init__(self, database: Database, clock: DatabaseClock, *, changed: Callable[[], Awaitable[None]]) -> None:
         self._database = database
@@ -28,7 +31,9 @@ class ApiKeyService:
     async def create_api_key(
         self, project: str, *, display_name: str, roles: Sequence[str], resources: Sequence[str]
     ) -> tuple[ApiKey, str]:
-        """A new key and its text.  Raises InvalidArgument, ResourceExhausted (a project has 300 of them)."""
+        """Creates a key.  Returns it and its key string.  Raises InvalidArgument, ResourceExhausted (a project has
+        300 of them).
+        """
         check_project(project)
         check_api_key(project, display_name, roles, resources)
         text = _PREFIX + secrets.token_urlsafe(32)
@@ -58,14 +63,16 @@ class ApiKeyService:
         return key
 
     async def list_api_keys(self, project: str, page: Page) -> tuple[Sequence[ApiKey], str]:
-        """A page of a project's keys by name, and the token of the next."""
+        """Returns a page of a project's keys by name, and the token of the next page."""
         check_project(project)
         async with self._database.transaction() as connection:
             found = await store.list_api_keys(connection, project=project, page=page)
         return cut_page(found, page.size, lambda key: key.name)
 
     async def delete_api_key(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
-        """Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected."""
+        """Deletes a key.  Returns the preview if the caller asked only for that.  Raises NotFound,
+        NotAsExpected.
+        """
         async with self._database.transaction() as connection:
             if safeguards.asked:
                 key = await store.find_api_key(connection, name=name)

@@ -1,4 +1,4 @@
-"""Explains why a principal has a permission or lacks it, an extension."""
+"""The call that explains why a principal has a permission or lacks it, an extension."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,7 +44,7 @@ async def explain_access(service: PolicyService, call: Call) -> bytes:
 
 
 async def _as_shown_to(call: Call, explanation: Explanation) -> Explanation:
-    """Returns the explanation without what is in policies that the caller may not read."""
+    """Returns the explanation without the contents of policies that the caller may not read."""
     assert call.gate is not None
     hidden = {name for name in explanation.chain if not await call.gate.may(call.caller, _to_read(name))}
     return replace(
@@ -56,7 +56,9 @@ async def _as_shown_to(call: Call, explanation: Explanation) -> Explanation:
 
 
 def _to_read(name: str) -> Required:
-    """Returns what a caller needs to read the policy of a resource, a project or the installation."""
+    """Returns the permission that a caller needs to read the policy of a resource, a project or
+    the installation.
+    """
     parts = name.split("/")
     collection = parts[2] if name != ABOVE_PROJECTS and len(parts) > 2 else ""
     return Required(_READ_POLICY[collection], name)

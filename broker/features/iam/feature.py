@@ -20,7 +20,9 @@ def register(
     base_url: str,
     resources: Mapping[str, GetResource],
 ) -> Feature:
-    """`changed` is awaited after each change.  `base_url`: where the broker is reached.  `resources`: by kind, what
+    """Registers the feature.  `changed` is awaited after each committed change.
+
+    `base_url`: the address at which the broker is reached.  `resources`: by kind of resource, the function that
     gets a resource that may have a policy.
     """
     database = core.database

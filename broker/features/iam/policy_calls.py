@@ -1,4 +1,4 @@
-"""Access policies: google.iam.v1.Policy and what it means, and the calls of google.iam.v1.IAMPolicy."""
+"""The calls of google.iam.v1.IAMPolicy, and access policies as google.iam.v1.Policy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from broker.model.errors import InvalidArgument
 
 
 def bindings_from(message: Any) -> tuple[Binding, ...]:
-    """The bindings that a call wants.  Raises InvalidArgument."""
+    """Decodes the bindings of a policy.  Raises InvalidArgument."""
     check_version(message.version)
     if message.audit_configs:
         raise InvalidArgument("The field auditConfigs is not supported: what is logged is said by a setting.")

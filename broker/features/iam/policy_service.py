@@ -1,4 +1,4 @@
-"""Access policies of resources: read, replaced, tried."""
+"""Reads, replaces and tests the access policies of resources."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -49,10 +49,10 @@ class PolicyService:
         resources: Mapping[str, GetResource],
         service_accounts: ServiceAccountService,
     ) -> None:
-        """`authorizer` is None where anybody may do anything: policies are stored then, and have no effect.
+        """`authorizer` is None if every caller may do everything: policies are stored then, but have no effect.
 
-        `changed` is awaited after each change that was committed, and makes it hold in this process.  `resources`:
-        by kind, as in "projects/p/topics/t", what gets a resource that may have a policy.
+        `changed` is awaited after each committed change, and applies it in this process.  `resources`: by kind of
+        resource, as in "projects/p/topics/t", the function that gets a resource that may have a policy.
         """
         self._database = database
         self._authorizer = authorizer
@@ -62,15 +62,16 @@ class PolicyService:
         self._resources = resources
 
     async def get_policy(self, name: str) -> Policy:
-        """An empty one for a resource that has none.  Raises InvalidArgument, NotFound."""
+        """Returns the policy of a resource; an empty one if it has none.  Raises InvalidArgument, NotFound."""
         resource = await self._resource(name)
         async with self._database.transaction() as connection:
             return (await find_policies(connection, resources=[resource])).get(resource, NO_POLICY)
 
     async def set_policy(self, name: str, bindings: tuple[Binding, ...], etag: bytes) -> Policy:
-        """Replace it.  `etag`: that of the policy as the caller read it; empty: whatever it is now.
+        """Replaces the policy of a resource.
 
-        Raises InvalidArgument, NotFound, Aborted (it has changed meanwhile).
+        `etag`: that of the policy as the caller read it (empty: the policy is replaced whatever it is).  Raises
+        InvalidArgument, NotFound, Aborted (the policy has changed since the caller read it).
         """
         resource = await self._resource(name)
         policy = Policy(bindings, make_etag())
@@ -91,7 +92,10 @@ class PolicyService:
         return policy
 
     async def test_permissions(self, caller: Caller, name: str, permissions: Sequence[str]) -> list[str]:
-        """Those that the caller has; none on a resource that does not exist.  Raises InvalidArgument."""
+        """Returns those of the permissions that the caller has on a resource; none if it does not exist.
+
+        Raises InvalidArgument.
+        """
         _check_tested(permissions)
         if self._authorizer is None:
             return list(permissions)
@@ -104,9 +108,9 @@ class PolicyService:
     async def test_permissions_on(
         self, caller: Caller, project: str, permissions: Sequence[str], resources: Sequence[str]
     ) -> Mapping[str, Sequence[str]]:
-        """Returns those that the caller has on each of the resources of a project, in three statements at most.
+        """Returns those of the permissions that the caller has on each of the resources of a project.
 
-        Raises InvalidArgument.
+        Executes three statements at most.  Raises InvalidArgument.
         """
         _check_tested(permissions)
         _check_tested_resources(project, resources)
@@ -121,9 +125,10 @@ class PolicyService:
     async def explain(
         self, caller: Caller, principal: str, permission: str, *, project: str, name: str
     ) -> Explanation | None:
-        """Explains why a principal has a permission on a resource or lacks it; None: anybody may do anything.
+        """Explains why a principal has a permission on a resource or lacks it; None: every caller may do
+        everything.
 
-        `caller`: is known with its groups, if it asks about itself.  Raises InvalidArgument, NotFound.
+        `caller`: if it asks about itself, its groups are taken into account.  Raises InvalidArgument, NotFound.
         """
         principal = check_principal(principal)
         _check_tested([permission])
@@ -139,7 +144,7 @@ class PolicyService:
         )
 
     async def _resource(self, name: str) -> str:
-        """The one name of a resource that exists.  Raises InvalidArgument, NotFound."""
+        """Returns the canonical name of a resource that exists.  Raises InvalidArgument, NotFound."""
         parts = name.split("/")
         if len(parts) <= 2:
             check_project(name)
@@ -179,9 +184,9 @@ def _check_tested_resources(project: str, resources: Sequence[str]) -> None:
 
 
 async def _check_accounts(connection: ResourceConnection, members: frozenset[str]) -> None:
-    """Raises InvalidArgument for addresses of the broker's own domain that belong to no account.
+    """Raises InvalidArgument for addresses in the broker's own domain that belong to no account.
 
-    Whether any other address exists, such as that of one of Google's service agents, cannot be known here.
+    The broker cannot check other addresses, such as those of Google's service agents.
     """
     for member in sorted(members):
         kind, _, email = member.partition(":")

@@ -1,4 +1,4 @@
-"""Statements that find what refers to service accounts and roles."""
+"""Statements that find the resources that refer to service accounts and roles."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from broker.model.preview import Reference, Referrer
 
 
 async def references_to_account(connection: ResourceConnection, account: ServiceAccount) -> Sequence[Reference]:
-    """Returns its keys, policies that grant it something, and subscriptions whose pushes carry its tokens."""
+    """Returns its keys, the policies that grant it a role, and the subscriptions whose pushes carry its tokens."""
     keys = await list_keys(connection, email=account.email)
     email = subscriptions.c.settings[("pushConfig", "oidcToken", "serviceAccountEmail")].astext
     pushed = select(subscriptions.c.name).where(email == account.email, subscriptions.c.detached.is_(False))
@@ -35,7 +35,9 @@ async def references_to_role(connection: ResourceConnection, name: str) -> Seque
 
 
 async def _policies(connection: ResourceConnection, granting: ColumnElement[bool]) -> Sequence[Reference]:
-    """Those of resources; what is above projects has no name."""
+    """Returns the policies of resources and projects; the policy of the installation has no
+    name, and is left out.
+    """
     found = select(policies.c.resource).where(granting, policies.c.resource != "").order_by(policies.c.resource)
     return _references((await connection.scalars(found)).all(), Referrer.POLICY)
 

@@ -11,7 +11,7 @@ from broker.db.schema.tables import payload_schemas, service_accounts, snapshots
 
 
 async def find_existing(connection: ResourceConnection, *, names: Collection[str], now: datetime) -> frozenset[str]:
-    """Returns which of the `names` topics, subscriptions, snapshots, schemas or service accounts have."""
+    """Returns those of the `names` of topics, subscriptions, snapshots, schemas or service accounts that exist."""
     wanted = any_(literal(sorted(names), ARRAY(Text)))
     account = func.concat(service_accounts.c.project, "/serviceAccounts/", service_accounts.c.email)
     emails = any_(literal(sorted({name.rpartition("/")[2] for name in names}), ARRAY(Text)))

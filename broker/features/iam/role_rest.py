@@ -1,4 +1,4 @@
-"""The custom roles of a project, and the predefined roles."""
+"""The calls about the custom roles of a project and the predefined roles."""
 
 from base64 import b64encode, urlsafe_b64decode
 from binascii import Error as NotBase64
@@ -84,7 +84,7 @@ async def query_testable_permissions(call: Call) -> bytes:
 
 
 def _list_options(call: Call) -> tuple[bool, bool]:
-    """Whether a list has the permissions, and whether it has the deleted ones.  Raises InvalidArgument."""
+    """Decodes whether a list shows permissions, and whether it shows deleted roles.  Raises InvalidArgument."""
     view, deleted = call.query.get("view", ""), call.query.get("showDeleted", call.query.get("show_deleted", ""))
     if view not in _VIEWS:
         raise InvalidArgument(f"view must be BASIC or FULL (view={view[:100]}).")
@@ -102,7 +102,7 @@ _UNSPECIFIED = "ALPHA"  # the stage that Google takes a role without one for
 
 
 class RoleBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """`name`, `etag` and `deleted` may be there, as they were read."""
+    """A role in a request.  `name`, `etag` and `deleted` may be present, as the caller read them."""
 
     name: str = ""
     title: str | None = None
@@ -123,7 +123,7 @@ class UndeleteRoleRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class QueryTestablePermissionsRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """All of them are told at once, of whichever resource."""
+    """A request for all permissions.  Its fields have no effect: the response has all of them, for any resource."""
 
     full_resource_name: str = ""
     page_size: int = 0
@@ -137,13 +137,15 @@ _query = msgspec.json.Decoder(QueryTestablePermissionsRequest)
 
 
 def decode_create_role(body: bytes) -> tuple[str, Role]:
-    """The id of a new role, and the role without a name.  Raises InvalidArgument."""
+    """Decodes the id of a new role, and the role without a name.  Raises InvalidArgument."""
     request = decode_request(_create, body)
     return request.role_id, _changed(Role(""), request.role, _MUTABLE)
 
 
 def decode_update_role(body: bytes, paths: Sequence[str]) -> tuple[RoleBody, Sequence[str]]:
-    """What is wanted, and the fields that change: without a mask, those that are given.  Raises InvalidArgument."""
+    """Decodes a role and the fields of it to change; without a mask, those that are present.  Raises
+    InvalidArgument.
+    """
     wanted = decode_request(_role, body)
     if paths:
         check_field_mask(paths, resource="role", mutable=_MUTABLE, immutable=_IMMUTABLE)
@@ -151,12 +153,12 @@ def decode_update_role(body: bytes, paths: Sequence[str]) -> tuple[RoleBody, Seq
 
 
 def updated(role: Role, wanted: RoleBody, paths: Sequence[str]) -> Role:
-    """The role with those fields as they are wanted."""
+    """Returns the role with those fields changed."""
     return _changed(role, wanted, paths)
 
 
 def decode_undelete_role(body: bytes) -> bytes:
-    """The etag.  Raises InvalidArgument."""
+    """Decodes the etag.  Raises InvalidArgument."""
     return etag_from(decode_request(_undelete, body).etag)
 
 
@@ -170,7 +172,7 @@ def testable_permissions_json() -> dict[str, Any]:
 
 
 def etag_from(text: str) -> bytes:
-    """Bytes in base64 of either alphabet.  Raises InvalidArgument."""
+    """Decodes base64 of either alphabet.  Raises InvalidArgument."""
     try:
         return urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "=" * (-len(text) % 4))
     except (NotBase64, ValueError):
@@ -178,7 +180,7 @@ def etag_from(text: str) -> bytes:
 
 
 def role_json(role: Role, *, full: bool = True) -> dict[str, Any]:
-    """`full`: with its permissions."""
+    """Encodes a role; `full`: with its permissions."""
     body: Mapping[str, Any] = {
         "name": role.name,
         "title": role.title,

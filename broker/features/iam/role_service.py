@@ -1,4 +1,4 @@
-"""Roles, as Google's IAM has them: a project's own, and those that are predefined."""
+"""The roles of Google's IAM: a project's own, and the predefined ones."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -30,7 +30,10 @@ _CONFLICT = "There were concurrent changes of the role. Read it again, and chang
 
 
 class RoleService:
-    """`changed` is awaited after each change that was committed: it holds in this process then."""
+    """The custom roles of projects, and the predefined roles.
+
+    `changed` is awaited after each committed change, and applies it in this process.
+    """
 
     def __init__(self, database: Database, clock: DatabaseClock, *, changed: Callable[[], Awaitable[None]]) -> None:
         self._database = database
@@ -38,7 +41,9 @@ class RoleService:
         self._changed = changed
 
     async def create_role(self, project: str, role_id: str, role: Role) -> Role:
-        """`role` is all but the name.  Raises InvalidArgument, AlreadyExists, ResourceExhausted."""
+        """Creates a role.  `role` has everything but the name.  Raises InvalidArgument, AlreadyExists,
+        ResourceExhausted.
+        """
         check_project(project)
         role = replace(role, name=role_name(project, role_id), etag=_new_etag())
         check_role(role)
@@ -52,12 +57,14 @@ class RoleService:
         return role
 
     async def get_role(self, name: str) -> Role:
-        """A deleted one, too.  Raises NotFound."""
+        """Returns a role, even if it is deleted.  Raises NotFound."""
         async with self._database.transaction() as connection:
             return await _existing(connection, name)
 
     async def list_roles(self, project: str, page: Page, *, deleted: bool) -> tuple[Sequence[Role], str]:
-        """A page of a project's roles by name, and the token of the next; `deleted`: with those."""
+        """Returns a page of a project's roles by name, and the token of the next page; `deleted`: with deleted
+        roles.
+        """
         check_project(project)
         async with self._database.transaction() as connection:
             found = await store.list_roles(connection, project=project, page=page, deleted=deleted)
@@ -71,26 +78,31 @@ class RoleService:
         return role
 
     def list_predefined_roles(self, page: Page) -> tuple[Sequence[Role], str]:
-        """A page of them by name, and the token of the next."""
+        """Returns a page of the predefined roles by name, and the token of the next page."""
         return cut_page(predefined_on(page), page.size, lambda role: role.name)
 
     async def update_role(self, name: str, change: Change, *, etag: bytes) -> Role:
-        """`etag`: that of the role as the caller read it; empty: whatever it is now.
+        """Changes a role.  `etag`: that of the role as the caller read it (empty: the role is changed whatever it
+        is).
 
-        Raises InvalidArgument, NotFound, FailedPrecondition (it is deleted), Aborted (it has changed meanwhile).
+        Raises InvalidArgument, NotFound, FailedPrecondition (it is deleted), Aborted (it has changed since it was
+        read).
         """
         return await self._write(name, change, etag=etag)
 
     async def delete_role(self, name: str, *, etag: bytes, safeguards: Safeguards = UNGUARDED) -> Role:
-        """Who has it has nothing of it any more; bindings stay.
+        """Marks a role as deleted.  It grants nothing from then on; bindings with it stay.
 
-        Raises as `update_role`, NotAsExpected; and Undone (what would be affected, if that is all that was asked
-        for).
+        Raises the errors of `update_role`, NotAsExpected; and Undone (a preview, if the caller asked only for
+        that).
         """
         return await self._write(name, lambda role: replace(role, deleted=True), etag=etag, safeguards=safeguards)
 
     async def undelete_role(self, name: str, *, etag: bytes) -> Role:
-        """Its bindings count again.  Raises NotFound, FailedPrecondition (it is not deleted), Aborted."""
+        """Restores a deleted role: its bindings have effect again.
+
+        Raises NotFound, FailedPrecondition (it is not deleted), Aborted.
+        """
         return await self._write(name, lambda role: replace(role, deleted=False), etag=etag, of_deleted=True)
 
     async def _write(
@@ -121,7 +133,9 @@ class RoleService:
 
 
 async def check_roles(connection: ResourceConnection, resource: str, roles: Collection[str], *, field: str) -> None:
-    """Raises InvalidArgument for a role that cannot be given there: unknown, deleted, or of another project."""
+    """Raises InvalidArgument for a role that cannot be granted on a resource: unknown, deleted, or of another
+    project.
+    """
     project = "/".join(resource.split("/")[:2])
     for name in sorted(set(roles) - PREDEFINED_ROLES.keys()):
         role = await store.find_role(connection, name=name) if name.startswith(f"{project}/roles/") else None

@@ -1,4 +1,4 @@
-"""The rows of calls: access policies, callers, service accounts, roles and API keys."""
+"""The rows of the table of calls for access policies, callers, service accounts, roles and API keys."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Tells callers who they are, an extension."""
+"""The call that returns its caller, an extension."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ async def who_am_i(call: Call) -> bytes:
 
 
 def caller_json(caller: Caller) -> Mapping[str, Any]:
-    """A caller; one without a credential, where authentication is off, has no principal."""
+    """Encodes a caller.  If authentication is off, a caller without a credential has no principal."""
     if not caller.authenticated:
         return {"credential": {"kind": NO_CREDENTIAL}}
     kind = _KINDS[caller.credential.partition(":")[0]]

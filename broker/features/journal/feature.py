@@ -1,4 +1,4 @@
-"""Registers following the journal of a subscription."""
+"""Registers the call that follows the journal of a subscription."""
 
 from broker.core.context.core import Core
 from broker.core.process.tails import Tails

@@ -1,5 +1,5 @@
--- The number before what was written since a time into the journal of a subscription; NULL: nothing was.  Numbers are in
--- the order of times but for what was written at once by several processes.
+-- Returns the number before the first row since a time in the journal of a subscription; NULL: there is none.
+-- Numbers are in the order of times, except for rows that several processes wrote at the same time.
 -- parameters: subscription_id int8, since timestamptz, max_mixed int8
 -- columns: number
 SELECT min(w.number) - 1 AS number

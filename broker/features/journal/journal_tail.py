@@ -1,8 +1,8 @@
-"""How far the journal can be read while others write it (F3).
+"""Finds out how far the journal can be read while others write it (F3).
 
-A row has its number before its transaction ends, so one with a lower number may come after one with a higher.
-Whoever writes has a transaction id before it takes a number.  So if number n was given out before transaction x
-began, nothing up to n is to come once all transactions before x have ended.
+A row gets its number before its transaction ends, so a row with a lower number may appear after one with a higher
+number.  A transaction that writes has an id before it takes a number.  So if number n was given out before
+transaction x began, no row up to n can appear once all transactions before x have ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,10 @@ LONGEST_SECONDS = 60.0  # that a transaction of a broker takes; those of others 
 
 
 class Ends(NamedTuple):
-    """The last `number` that was given out, and, read after it, the oldest transaction that goes on (`oldest`) and
-    the `next` one to begin, of each server that has a part of the journal; these are equal if none goes on.
+    """The last `number` that was given out, and the transactions that were active after it was read.
+
+    By each server that has a part of the journal: `oldest` is the oldest active transaction, and `next` the next
+    one to begin; they are equal if none is active.
     """
 
     number: int
@@ -24,12 +26,14 @@ class Ends(NamedTuple):
     next: Mapping[int, int]
 
     def is_past(self, then: "Ends") -> bool:
-        """Whether all transactions have ended that went on `then`.  A server that is gone has none."""
+        """Returns whether all transactions that were active `then` have ended.  A server that was
+        removed has none.
+        """
         return all(self.oldest.get(server, next_) >= next_ for server, next_ in then.next.items())
 
 
 class Written(NamedTuple):
-    """A row of the journal: what happened to the messages of these sequences."""
+    """A row of the journal: an event of the messages with these sequences."""
 
     number: int
     shard_id: int
@@ -39,7 +43,7 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Horizon:
-    """Up to `number` the journal is written: nothing is to come."""
+    """The `number` up to which the journal is complete: no row up to it can appear any more."""
 
     number: int = 0
     _waiting: tuple[Ends, float] | None = (
@@ -47,7 +51,10 @@ class Horizon:
     )
 
     def observe(self, ends: Ends, at: float) -> None:
-        """How far it is written at a time, in seconds."""
+        """Updates the horizon with the ends that were read at a time (in seconds).
+
+        A transaction that takes longer than LONGEST_SECONDS is not waited for.
+        """
         then, since = self._waiting or (ends, at)
         if ends.oldest == ends.next:
             self.number, self._waiting = ends.number, None

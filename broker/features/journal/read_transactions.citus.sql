@@ -1,6 +1,6 @@
--- Returns a row for each node: a row of the journal is written by a transaction of the node that its shard lies on, which
--- has an id of its own there, and may end a moment behind that of the coordinator.  A node that does not answer has
--- neither.
+-- Returns a row for each node.  A row of the journal is written by a transaction of the node of its shard, which
+-- has an id of its own there, and may end a moment after the transaction of the coordinator.  A node that does not
+-- answer has NULLs.
 -- columns: node, oldest, next
 SELECT nodeid AS node,
        CASE WHEN success THEN split_part(result, ' ', 1)::int8 END AS oldest,

@@ -1,5 +1,6 @@
--- The oldest transaction that has written something and goes on, and the next one to begin.  A snapshot ends behind the
--- last transaction that has ended, while others may go on that have begun since: the age of that end tells how many.
+-- Returns the oldest transaction that has written something and has not ended, and the next one to begin.  The end
+-- of a snapshot follows the last transaction that has ended, but others that have begun since may be active; the
+-- age of that end tells how many.
 -- columns: node, oldest, next
 SELECT 0 AS node,
        pg_snapshot_xmin(s)::text::int8 AS oldest,

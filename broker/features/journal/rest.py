@@ -1,4 +1,4 @@
-"""Following the journal of a subscription as Server-Sent Events; an extension."""
+"""The call that follows the journal of a subscription, with Server-Sent Events; an extension."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_start(query: Mapping[str, str]) -> datetime | None:
-    """Raises InvalidArgument."""
+    """Decodes startTime; None: it is absent.  Raises InvalidArgument."""
     text = query.get("startTime", query.get("start_time", ""))
     return parse_timestamp(text, "startTime") if text else None
 
 
 def decode_last_event(given: bytes) -> int | None:
-    """The number that a reader has come to, by its Last-Event-ID; None: it has none.  Raises InvalidArgument."""
+    """Decodes Last-Event-ID, the number up to which a reader has read; None: it is absent.
+    Raises InvalidArgument.
+    """
     if given and not _NUMBER.fullmatch(given):
         text = given[:100].decode("latin-1")
         raise InvalidArgument(f"Last-Event-ID is no id of an event of this stream (Last-Event-ID={text}).")
@@ -45,12 +47,15 @@ def decode_last_event(given: bytes) -> int | None:
 
 
 def encode_written(rows: Sequence[Written]) -> bytes:
-    """`journal` events, with the number that they have as their id; a comment if there are none."""
+    """Encodes entries as `journal` events, whose ids are the numbers of the entries; no entries as a comment."""
     return b"".join(b"event: journal\nid: %d\ndata: %b\n\n" % (r.number, _encode(_body(r))) for r in rows) or ALIVE
 
 
 def _body(row: Written) -> dict[str, Any]:
-    """Ids of a shard are consecutive as its sequences are: a run of messages is told by its ends."""
+    """Encodes an entry.
+
+    The ids of a shard's messages are consecutive, as its sequences are, so each range has a first and a last id.
+    """
     return entry_json(row.entry) | {
         "messageCount": sum(high - low for low, high in row.ranges),
         "messages": [

@@ -1,7 +1,8 @@
-"""What is written into the journal of a subscription, as it comes (F3).
+"""Reads the journal of a subscription as entries are written (F3).
 
-Its numbers are given out in the order in which rows are written, and not in that in which transactions end: of what
-is read, all before it must have ended (features/journal/journal_tail.py).
+The numbers of entries are in the order in which rows are written, and not in that in which transactions end.  An
+entry may be read only once all transactions that may have written an earlier one have ended
+(features/journal/journal_tail.py).
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ _MAX_MIXED = 10_000
 
 
 async def read_ends(connection: HotConnection) -> Ends:
-    """How far the journal is written, and by whom it may be written still.  Raises Unavailable."""
+    """Returns how far the journal is written, and which transactions may still write to it.  Raises Unavailable."""
     [end], transactions = await connection.run((_READ_JOURNAL_END, {}), (_READ_TRANSACTIONS, {}))
     if any(of_node.oldest is None for of_node in transactions):
         raise Unavailable("A node of the database went away; try again.")
@@ -36,7 +37,7 @@ async def read_ends(connection: HotConnection) -> Ends:
 
 
 async def find_written_since(connection: HotConnection, *, subscription_id: int, since: datetime) -> int | None:
-    """The number before what was written since then; None: nothing was."""
+    """Returns the number before the first entry since a time; None: there is none."""
     asked = {"subscription_id": subscription_id, "since": since, "max_mixed": _MAX_MIXED}
     [rows] = await connection.run((_FIND_WRITTEN_SINCE, asked))
     number: int | None = rows[0].number
@@ -46,7 +47,7 @@ async def find_written_since(connection: HotConnection, *, subscription_id: int,
 async def list_written(
     connection: HotConnection, *, subscription_id: int, after: int, until: int, since: datetime
 ) -> Sequence[Written]:
-    """What was written with these numbers, and not before `since`: the first MAX_ROWS."""
+    """Returns the first MAX_ROWS entries with numbers after `after` up to `until`, and times not before `since`."""
     asked = {
         "subscription_id": subscription_id,
         "after": after,

@@ -1,4 +1,4 @@
-"""The rows of calls: following the journal of a subscription."""
+"""The row of the table of calls that follows the journal of a subscription."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What is written into the journal of a subscription, as it comes (F3); an extension."""
+"""Follows the journal of a subscription as entries are written (F3); an extension."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +23,7 @@ _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class _Reader:
-    """What one tail has read: up to number `after`."""
+    """The progress of one tail, which has read the journal up to number `after`."""
 
     tail: Tail
     subscription: Subscription
@@ -33,7 +33,7 @@ class _Reader:
 
 
 class JournalTailService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """The tails of journals.  They only read: they change, lock and deliver nothing."""
 
     def __init__(self, database: Database, turns: ResourceTurns, tails: Tails) -> None:
         """`turns` are those of calls that inspect."""
@@ -45,11 +45,11 @@ class JournalTailService:
     async def tail(
         self, name: str, *, since: datetime | None = None, after: int | None = None
     ) -> AsyncIterator[AsyncIterator[Sequence[Written]]]:
-        """What is written behind a number, or since a time; neither: from now on.
+        """Yields the entries after a number, or since a time; with neither, the entries written from now on.
 
-        Something comes at least every WAIT_SECONDS, be it empty.  It ends when the broker stops.  Raises NotFound
-        (also when the subscription is deleted meanwhile), FailedPrecondition (it has no journal, or not any more),
-        ResourceExhausted (too many tails), Unavailable.
+        Yields something at least every WAIT_SECONDS, which may be empty.  Ends when the broker stops.  Raises
+        NotFound (also when the subscription is deleted meanwhile), FailedPrecondition (it has no journal, or has
+        none any more), ResourceExhausted (too many tails), Unavailable.
         """
         subscription = await self._journaled(name)
         tail = self._tails.open(project_of(name), (), name=name)
@@ -84,7 +84,7 @@ class JournalTailService:
                 reported_at = loop.time()
 
     async def _read(self, reader: _Reader) -> Sequence[Written]:
-        """What is next, as far as nothing can come before it."""
+        """Returns the next entries, up to the number before which no entry can appear any more."""
         horizon = reader.horizon
         async with self._turns.of(reader.tail.project, is_short=True), self._database.hot() as connection:
             horizon.observe(await read_ends(connection), asyncio.get_running_loop().time())

@@ -20,7 +20,10 @@ def register(
     check_publisher: CheckPublisher,
     interval_seconds: float,
 ) -> Feature:
-    """`replica_reads` and `turns`: of calls that read much.  `interval_seconds`: from one sample to the next."""
+    """Registers the feature.  `replica_reads` and `turns` are those of calls that read much.
+
+    `interval_seconds`: the time from one sample to the next.
+    """
     sampler = LagSampler(core.database, core.clock, interval_seconds=interval_seconds)
     return Feature(
         rpcs=make_rpcs(LagService(core.database, replica_reads, core.clock, turns, check_publisher)),

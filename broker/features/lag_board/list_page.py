@@ -36,7 +36,7 @@ _EXAMPLE = "heldBy=NO_CONSUMERS"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By a field, which is one of ORDERS; the largest first if `descends`."""
+    """The order of a list: by a field, which is one of ORDERS; the largest first if `descends`."""
 
     field: str = AGE
     descends: bool = True
@@ -47,9 +47,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a page begins: behind the first `passed` subscriptions of the order that began to be sampled at
-    `began_at` (None: no order, so that all come by name).  `after`: the order has ended, and those that it does not
-    have follow after this name.
+    """The position in a list where a page begins.
+
+    `began_at`: identifies the order, by the time at which its sample began (None: there is no order, and all
+    subscriptions are listed by name).  `passed`: how many subscriptions of the order earlier pages have passed.
+    `after`: the order has ended, and subscriptions that it does not contain follow after this name.
     """
 
     began_at: datetime | None = None
@@ -59,7 +61,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagPage:
-    """`start`: None for the first page.  `digest` is that of the order and the filter, which a token belongs to."""
+    """A page that a caller asks for.
+
+    `start`: where it begins (None: it is the first page).  `digest`: a digest of the order and the filter, which a
+    page token belongs to.
+    """
 
     size: int
     order: Order
@@ -78,7 +84,7 @@ def parse_lag_page(size: int, token: str, *, order_by: str, filter_text: str) ->
 
 
 def place_values(page: LagPage, place: Place) -> tuple[str, bool, datetime, int, bool, str]:
-    """What the token of a place is made of."""
+    """Returns the values that the page token of a place contains."""
     has_order, has_ended = place.began_at is not None, place.after is not None
     return page.digest, has_order, place.began_at or _NEVER, place.passed, has_ended, place.after or ""
 
@@ -96,7 +102,9 @@ def _parse_place(token: str, digest: str) -> Place:
 
 
 def parse_order(text: str) -> Order:
-    """The oldest message first, if nothing is said.  Raises InvalidArgument."""
+    """Parses `orderBy`; if it is empty, the subscription with the oldest message comes first.  Raises
+    InvalidArgument.
+    """
     if not text.strip():
         return Order()
     field, *direction = text.split()
@@ -140,7 +148,7 @@ def _one_of(field: str, value: str, allowed: list[str]) -> None:
 
 
 def number_of(field: str, value: str) -> float:
-    """Raises InvalidArgument."""
+    """Parses a number that a filter compares with.  Raises InvalidArgument."""
     try:
         number = float(value)
     except ValueError:
@@ -151,5 +159,5 @@ def number_of(field: str, value: str) -> float:
 
 
 def age_of(value: str) -> float:
-    """Seconds.  Raises InvalidArgument."""
+    """Parses a duration that a filter compares with, and returns its seconds.  Raises InvalidArgument."""
     return parse_duration(value, AGE).total_seconds()

@@ -49,7 +49,10 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A subscription; `sample`: None if it has not been sampled.  The list goes on at `next_place` behind it."""
+    """A subscription of a page.
+
+    `sample`: None if it has not been sampled.  `next_place`: the place behind it, where the list continues.
+    """
 
     name: str
     sample: LagSample | None
@@ -58,8 +61,10 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The lag board of a project: `total` subscriptions, all of which are as they were at `sampled_at`, or later
-    (None: there is no complete sample).  The newest order began to be sampled at `began_at` (None: there is none).
+    """The lag board of a project.
+
+    `total`: the number of its subscriptions.  `sampled_at`: no values are older than this (None: there is no
+    complete sample).  `began_at`: when the sample of the newest order began (None: there is no order).
     """
 
     total: int
@@ -77,7 +82,10 @@ async def read_board(connection: ResourceConnection, *, project: str, page: LagP
 async def read_rows(
     connection: ResourceConnection, *, project: str, page: LagPage, board: Board
 ) -> Sequence[LagRow]:
-    """Up to one row more than a page.  Raises InvalidArgument for a token of an order that is not kept any more."""
+    """Returns up to one row more than a page.
+
+    Raises InvalidArgument for a page token of an order that is no longer kept.
+    """
     if page.order.field == NAME:
         return await _by_name(connection, project, page, page.start or Place(after=""), most=page.size + 1)
     place = page.start or Place(board.began_at)
@@ -92,7 +100,7 @@ async def read_rows(
 
 
 async def _ordered(connection: ResourceConnection, project: str, page: LagPage, place: Place) -> Sequence[LagRow]:
-    """Those of an order from a place on, at most one more than a page."""
+    """Returns the subscriptions of an order from a place on, at most one more than a page."""
     is_it = (*_is_order(project, page), lag_orders.c.began_at == place.began_at)
     length = await connection.scalar(select(func.cardinality(lag_orders.c.subscription_ids)).where(*is_it))
     if length is None:
@@ -118,7 +126,7 @@ async def _ordered(connection: ResourceConnection, project: str, page: LagPage, 
 
 
 async def _matching(connection: ResourceConnection, project: str, page: LagPage) -> Collection[int]:
-    """The ids of those that have been sampled and match the filter."""
+    """Returns the ids of the subscriptions that have been sampled and match the filter."""
     ids = func.array_agg(subscriptions.c.subscription_id)
     query = _joined(select(ids).select_from(subscriptions), inner=True).where(*_is_of(project))
     return set(await connection.scalar(query.where(*_conditions(page))) or ())
@@ -127,7 +135,7 @@ async def _matching(connection: ResourceConnection, project: str, page: LagPage)
 async def _by_name(
     connection: ResourceConnection, project: str, page: LagPage, place: Place, *, most: int
 ) -> Sequence[LagRow]:
-    """Those that the order of a place does not have, by name."""
+    """Returns up to `most` subscriptions by name, without those that the order of a place contains."""
     descends = page.order.field == NAME and page.order.descends
     query = _joined(select(*_COLUMNS).select_from(subscriptions), inner=False)
     query = query.where(*_is_of(project), *_conditions(page))
@@ -148,7 +156,7 @@ def _conditions(page: LagPage) -> Sequence[ColumnElement[bool]]:
 
 
 def _joined(query: Select[Any], *, inner: bool) -> Select[Any]:
-    """Beside subscriptions, their samples and what is known of their endpoints."""
+    """Joins to subscriptions their samples and the states of their endpoints."""
     of_it = lag_samples.c.subscription_id == subscriptions.c.subscription_id
     query = query.join(lag_samples, of_it, isouter=not inner)
     return query.outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
@@ -225,12 +233,14 @@ def _condition(comparison: TextComparison) -> ColumnElement[bool]:
 
 
 def _name_condition(column: ColumnElement[Any], kind: str, operator: str, value: str) -> ColumnElement[bool]:
-    """A name is compared as a whole or, without slashes, by its last part."""
+    """Compares a name as a whole or, if the value has no slash, by its last part."""
     return text_condition(column, operator, value, before="" if "/" in value else f"%/{kind}/")
 
 
 def _label_condition(operator: str, value: str) -> ColumnElement[bool]:
-    """KEY=VALUE is compared with the value of a label; KEY alone, or behind `:`, asks whether there is one."""
+    """Compares the value of a label with that of KEY=VALUE; KEY alone, or after `:`, matches if
+    the label exists.
+    """
     key, is_pair, wanted = value.partition("=")
     label: ColumnElement[Any] = subscriptions.c.settings["labels"][key].astext
     if operator == ":" or not is_pair:

@@ -1,4 +1,4 @@
-"""Listing the lag of subscriptions, an extension."""
+"""The calls that list the lag of subscriptions, an extension."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,7 +28,7 @@ async def list_lag(service: LagService, call: Call) -> bytes:
 
 
 def decode_list_lag(call: Call) -> tuple[LagPage, bool]:
-    """The page, and whether its figures are to be computed now.  Raises InvalidArgument."""
+    """Decodes the page, and whether its figures are to be computed now.  Raises InvalidArgument."""
     size, token = decode_page_parameters(call.query)
     page = parse_lag_page(
         size, token, order_by=call.query.get("orderBy", ""), filter_text=call.query.get("filter", "")
@@ -93,7 +93,7 @@ def _sample_json(sample: LagSample) -> dict[str, Any]:
 
 
 def _push_json(state: PushState | None) -> dict[str, Any]:
-    """What is known of the endpoint; nothing was told of one that has never failed."""
+    """Encodes the state of an endpoint.  An endpoint that has never failed has no state (None)."""
     if state is None:
         return {"breaker": "closed"}
     body: dict[str, Any] = {

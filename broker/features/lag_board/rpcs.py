@@ -1,4 +1,4 @@
-"""The row of the table of calls for listing lags."""
+"""The row of the table of calls that lists lags."""
 
 from collections.abc import Sequence
 from functools import partial

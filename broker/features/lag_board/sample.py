@@ -13,9 +13,10 @@ MAX_DEAD_LETTERS = 100_000  # that are counted of one subscription
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagSample:
-    """A row of `lag_samples`.  Rates are messages a second since the sample before (None: there was none).
+    """A row of `lag_samples`.
 
-    `details`: the fields of the API that lists are neither ordered nor filtered by.
+    The rates are in messages a second since the previous sample (None: there was none).  `details`: the fields of
+    the API by which lists are neither ordered nor filtered.
     """
 
     subscription_id: int

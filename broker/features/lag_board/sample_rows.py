@@ -54,9 +54,10 @@ class SamplePass:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Subscriptions that follow each other by name, up to `last_name`, and those of them that are to be sampled.
+    """A range of subscriptions in the order of names, up to `last_name`, and those of them that are due to be
+    sampled.
 
-    `dead_letters`: how many each has; none are not mentioned.  `is_last`: no name follows.
+    `dead_letters`: how many each has; subscriptions without any are left out.  `is_last`: no name follows.
     """
 
     last_name: str
@@ -66,9 +67,9 @@ class Window:
 
 
 async def take_pass(connection: ResourceConnection, *, now: datetime) -> SamplePass | None:
-    """Lock the pass that is under way until the transaction ends, or begin one.
+    """Locks the pass that is under way until the transaction ends, or begins one.
 
-    None: it is not time to, or another process is at it.
+    Returns None if none is due, or another process has locked it.
     """
     next_at = await connection.scalar(select(lag_passes.c.next_at))
     if next_at is None:  # the table is new, or the server has crashed
@@ -83,7 +84,7 @@ async def take_pass(connection: ResourceConnection, *, now: datetime) -> SampleP
 async def leave_pass(
     connection: ResourceConnection, sample_pass: SamplePass, *, is_complete: bool, next_at: datetime
 ) -> None:
-    """Write how far the pass has come."""
+    """Stores how far the pass has come, and when it is due again."""
     values: dict[str, Any] = {"began_at": sample_pass.began_at, "after": sample_pass.after}
     if is_complete:
         values = {"began_at": None, "after": "", "sampled_at": sample_pass.began_at}
@@ -91,7 +92,10 @@ async def leave_pass(
 
 
 async def next_to_sample(connection: HotConnection, *, after: str, max_rows: int) -> Window:
-    """What is to be sampled of the next `max_rows` subscriptions.  Those at rest are compared with what is new."""
+    """Returns the next `max_rows` subscriptions by name, and which of them are due to be sampled.
+
+    Subscriptions at rest are due if they have received messages, or their number of dead letters has changed.
+    """
     [[row]] = await connection.run((_NEXT_TO_SAMPLE, {"after": after, "max_rows": max_rows}))
     resting = {"subscription_ids": row.resting_ids, "published": row.resting_published}
     counted = {"subscription_ids": row.counted_ids, "max_counted": MAX_DEAD_LETTERS}
@@ -104,7 +108,7 @@ async def next_to_sample(connection: HotConnection, *, after: str, max_rows: int
 
 
 async def count_dead_letters_of(connection: HotConnection, *, subscription_ids: Sequence[int]) -> Mapping[int, int]:
-    """How many unresolved dead letters each has that has any."""
+    """Returns the number of unresolved dead letters of each subscription that has any, up to MAX_DEAD_LETTERS."""
     asked = {"subscription_ids": subscription_ids, "max_counted": MAX_DEAD_LETTERS}
     [rows] = await connection.run((_COUNT_DEAD_LETTERS_OF, asked))
     return {row.subscription_id: row.count for row in rows}
@@ -130,12 +134,14 @@ async def write_samples(
 async def write_orders(
     connection: ResourceConnection, *, after: str, before: str | None, began_at: datetime
 ) -> None:
-    """Write the orders of the projects with names of subscriptions between these (None: to the end)."""
+    """Writes the orders of the projects whose subscriptions have names between these (`before`
+    None: to the end).
+    """
     given = {"after": after, "before": before, "began_at": began_at}
     await named.change(connection, _WRITE_LAG_ORDERS, given)
 
 
 async def forget_old_samples(connection: Connection, *, now: datetime) -> None:
-    """Delete samples of deleted subscriptions, and orders that no list needs any more."""
+    """Deletes the samples of deleted subscriptions, and orders that no list needs any more."""
     await connection.execute(_FORGET_SAMPLES)
     await connection.execute(_FORGET_ORDERS, [now - KEPT])

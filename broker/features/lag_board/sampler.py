@@ -33,7 +33,7 @@ _WINDOW = 500  # subscriptions that are compared with what is new at once
 
 
 class LagSampler:
-    """`run_once` is a periodic worker's."""
+    """The sampler of one process.  A periodic worker calls `run_once`."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LagSampler:
         interval_seconds: float,
         ticks: Callable[[], float] = monotonic,
     ) -> None:
-        """`interval_seconds`: from the beginning of a pass to the next one."""
+        """`interval_seconds`: the time from the beginning of a pass to that of the next one."""
         self._database = database
         self._reads = ReplicaReads(database)  # the primary: figures are compared with what is new there
         self._clock = clock
@@ -51,7 +51,7 @@ class LagSampler:
         self._ticks = ticks
 
     async def run_once(self) -> bool:
-        """Go on with a pass for a turn, if it is time to.  Returns whether the pass is complete."""
+        """Continues a pass for a turn, if one is due.  Returns whether the pass is complete."""
         began = self._ticks()
         async with self._database.transaction() as connection:
             sample_pass = await store.take_pass(connection, now=self._clock.now())
@@ -68,7 +68,7 @@ class LagSampler:
         return is_complete
 
     async def _go_on(self, sample_pass: SamplePass) -> tuple[SamplePass, bool]:
-        """Sample some more subscriptions.  Returns how far the pass has come, and whether it is complete."""
+        """Samples some more subscriptions.  Returns how far the pass has come, and whether it is complete."""
         async with self._database.hot() as connection:
             window = await store.next_to_sample(connection, after=sample_pass.after, max_rows=_WINDOW)
         for first in range(0, len(window.due_ids), AT_A_TIME):

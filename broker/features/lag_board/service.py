@@ -29,8 +29,10 @@ HungUp = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagEntry:
-    """A subscription of the list.  `sample`: None until it is sampled.  `push_state`: that of its endpoint (None:
-    nothing is known, or it is not pushed).
+    """A subscription of the list.
+
+    `sample`: None until it is sampled.  `push_state`: the state of its endpoint (None: it has none, or has no
+    endpoint).
     """
 
     subscription: Subscription
@@ -41,7 +43,10 @@ class LagEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagList:
-    """No figure is older than `sampled_at`; None: some subscriptions have not been sampled yet."""
+    """A page of the list.
+
+    `sampled_at`: no figure is older than this (None: some subscriptions have not been sampled yet).
+    """
 
     entries: Sequence[LagEntry]
     total: int
@@ -50,7 +55,7 @@ class LagList:
 
 
 class LagService:
-    """Only reads: nothing is changed, locked or delivered."""
+    """The list of lags.  It only reads: it changes, locks and delivers nothing."""
 
     def __init__(
         self,
@@ -60,7 +65,7 @@ class LagService:
         turns: ResourceTurns,
         check_publisher: CheckPublisher = allow_any_publisher,
     ) -> None:
-        """`turns` are those of calls that read much: what is computed for a call takes one."""
+        """`turns` are those of calls that read much; a call whose figures are computed takes one."""
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock
@@ -70,13 +75,14 @@ class LagService:
     async def list_lag(
         self, project: str, page: LagPage, *, fresh: bool = False, hung_up: HungUp | None = None
     ) -> LagList:
-        """A page of the subscriptions of a project, as they were sampled.
+        """Returns a page of the subscriptions of a project, as they were sampled.
 
-        `fresh`: the figures of those on the page, FRESH_AT_ONCE at most, are computed now, and they are ordered by
-        these.  A call whose caller goes while it waits (`hung_up()` completes) is not begun.
+        `fresh`: the figures of the subscriptions on the page, of which there are at most FRESH_AT_ONCE, are
+        computed now, and the page is ordered by these.  A call whose caller hangs up while it waits (`hung_up()`
+        completes) does not begin.
 
-        Raises InvalidArgument for a token of an order that is not kept any more, and for a project that cannot be,
-        unless it has subscriptions; Unavailable (too many such calls).
+        Raises InvalidArgument for a page token of an order that is no longer kept, and for an invalid project name,
+        unless the project has subscriptions; Unavailable (too many such calls).
         """
         if not fresh:
             board, rows, entries = await self._read(project, page)
@@ -104,7 +110,7 @@ class LagService:
             return board, rows, await _entries(connection, rows[: page.size])
 
     async def _computed(self, entries: Iterable[LagEntry]) -> list[LagEntry]:
-        """The same with figures of now; the rates remain those of the last sample."""
+        """Returns the same entries with figures computed now; the rates remain those of the last sample."""
         found = {entry.subscription.subscription_id: entry for entry in entries}
         now = self._clock.now()
         async with self._database.hot() as connection:
@@ -122,7 +128,9 @@ class LagService:
         return computed
 
     async def _with_denial(self, entry: LagEntry) -> LagEntry:
-        """Warns of a dead-letter topic on which the subscription's project may not publish.  Raises Unavailable."""
+        """Adds a warning if the subscription's project may not publish on the dead-letter topic.  Raises
+        Unavailable.
+        """
         policy = entry.subscription.dead_letter_policy
         if policy is None:
             return entry
@@ -134,7 +142,7 @@ class LagService:
 
 
 async def _entries(connection: ResourceConnection, rows: Sequence[LagRow]) -> list[LagEntry]:
-    """Those of the rows whose subscriptions have not been deleted in the meantime."""
+    """Returns the entries of those rows whose subscriptions have not been deleted in the meantime."""
     some = await find_subscriptions(connection, names=[row.name for row in rows])
     by_name = {subscription.name: subscription for subscription in some}
     pushed = [subscription.subscription_id for subscription in some if subscription.is_push]
@@ -163,7 +171,7 @@ _FIGURES: dict[str, Callable[[LagSample], float]] = {
 
 
 def in_order(entries: Iterable[LagEntry], order: Order) -> list[LagEntry]:
-    """By their samples, as `write_lag_orders.sql` orders them."""
+    """Orders entries by their samples, in the same way as `write_lag_orders.sql`."""
 
     def rank(entry: LagEntry) -> tuple[float, float, str]:
         sample, name = entry.sample, entry.subscription.name

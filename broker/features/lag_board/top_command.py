@@ -50,7 +50,7 @@ def top(session: Session, *, every: str, most: int | None) -> int:
 
 
 def _rates(found: list[Json], before: dict[str, int], seconds: float) -> list[float | None]:
-    """Of each, in messages a second; None at the first check."""
+    """Returns how fast the backlog of each subscription grows, in messages a second; None at the first check."""
     rates: list[float | None] = []
     for one in found:
         held = before.get(one["subscription"])

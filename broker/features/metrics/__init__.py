@@ -1,1 +1,1 @@
-"""Backlog gauges for Prometheus: what topics and subscriptions have waiting, read for a scrape."""
+"""Backlog gauges for Prometheus: the backlogs of topics and subscriptions, read for a scrape."""

@@ -1,4 +1,4 @@
-"""Registers the pages with metrics, and what removes the series of deleted resources."""
+"""Registers the pages with metrics, and the job that removes the series of deleted resources."""
 
 from broker.api.gate import Gate
 from broker.api.pages.metrics import metrics_routes
@@ -12,7 +12,10 @@ from broker.features.metrics.series_janitor import SERIES_SECONDS, SeriesJanitor
 
 
 def register(core: Core, *, replica_reads: ReplicaReads, gate: Gate | None) -> Feature:
-    """`gate` checks who scrapes the page beside the API; None: anybody may."""
+    """Registers the feature.
+
+    `gate` checks the callers that scrape the page beside the API; None: every caller may.
+    """
     scrapes = Scrapes(
         core.counters, Figures(core.database, replica_reads, core.clock, core.counters.book), core.storage
     )

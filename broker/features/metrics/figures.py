@@ -1,4 +1,4 @@
-"""What waits, as the database knows it: read for a scrape, and kept for a few seconds for all that ask (F1)."""
+"""Reads backlogs and other gauges from the database for a scrape, and keeps them for a few seconds (F1)."""
 
 import asyncio
 from functools import partial
@@ -31,7 +31,7 @@ _BREAKERS = {"closed": 0, "half_open": 1, "open": 2}
 
 
 class Figures:
-    """Of the oldest topics and subscriptions, as many as the book counts apart."""
+    """The gauges of the oldest topics and subscriptions, as many as have series of their own in the book."""
 
     def __init__(
         self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, book: CounterBook
@@ -45,7 +45,7 @@ class Figures:
         self._reading = asyncio.Lock()
 
     async def read(self) -> GaugeValues:
-        """As they are, or were KEPT_SECONDS ago; without any while the database is away."""
+        """Returns the gauges, which are up to KEPT_SECONDS old; none if the database is not available."""
         async with self._reading:
             if monotonic() >= self._until:
                 try:

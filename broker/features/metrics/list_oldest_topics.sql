@@ -1,4 +1,4 @@
--- The shards of the oldest topics.
+-- Returns the shards of the oldest topics.
 -- parameters: max_topics int8
 -- columns: name, shard_id
 SELECT t.name, h.shard_id

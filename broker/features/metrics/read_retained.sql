@@ -1,5 +1,5 @@
--- What the logs of shards take: an estimate, at a cost that does not grow with what is stored.  Messages of a shard from
--- its first to its head, times what its newest ones take each.
+-- Estimates the sizes of the logs of shards, at a cost that does not grow with the number of stored messages: the
+-- messages from the first one to the head, times the average size of the newest ones.
 -- parameters: shard_ids int8[]
 -- columns: shard_id, retained_bytes
 SELECT h.shard_id, coalesce((h.head - first.seq + 1) * newest.message_size, 0)::int8 AS retained_bytes

@@ -1,4 +1,4 @@
-"""What a scrape reads of all topics and subscriptions at once (F1)."""
+"""Statements that read values of all topics and subscriptions for a scrape (F1)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -31,7 +31,9 @@ _PROJECTS = text("""
 
 
 async def read_retained(connection: HotConnection, *, max_topics: int) -> Mapping[str, int]:
-    """Bytes that the log of each topic takes, about, by the topic's name; of the `max_topics` oldest topics."""
+    """Returns the approximate size of the log of each of the `max_topics` oldest topics in bytes, by the topic's
+    name.
+    """
     [shards] = await connection.run((_LIST_OLDEST_TOPICS, {"max_topics": max_topics}))
     names = {row.shard_id: row.name for row in shards}
     found = dict.fromkeys(names.values(), 0)
@@ -42,35 +44,39 @@ async def read_retained(connection: HotConnection, *, max_topics: int) -> Mappin
 
 
 async def list_frozen(connection: ResourceConnection, *, limit: int) -> list[str]:
-    """The names of topics that are frozen."""
+    """Returns the names of up to `limit` frozen topics."""
     frozen = select(topics.c.name).where(topics.c.frozen.is_not(None)).order_by(topics.c.topic_id).limit(limit)
     return list(await connection.scalars(frozen))
 
 
 async def count_operations(connection: ResourceConnection) -> Mapping[str, tuple[int, datetime]]:
-    """How many operations of each project are under way, and when the one that waits longest had its last step."""
+    """Returns by project the number of operations under way, and the earliest of the times of their last steps."""
     columns = operations.c.project, func.count(), func.min(operations.c.updated_at)
     counted = select(*columns).where(operations.c.ended_at.is_(None)).group_by(operations.c.project)
     return {project: (count, updated_at) for project, count, updated_at in await connection.execute(counted)}
 
 
 async def count_outbox(connection: ResourceConnection) -> tuple[int, datetime | None]:
-    """How much is in the outbox and committed, up to MAX_OUTBOX_COUNTED, and since when the first of it waits."""
+    """Returns the number of committed rows in the outbox, up to MAX_OUTBOX_COUNTED, and when the oldest was
+    written.
+    """
     first = select(outbox.c.written_at).order_by(outbox.c.n).limit(MAX_OUTBOX_COUNTED).subquery()
     row = (await connection.execute(select(func.count(), func.min(first.c.written_at)).select_from(first))).one()
     return row[0], row[1]
 
 
 async def count_scheduled(connection: ResourceConnection) -> int:
-    """How many messages wait for their time, up to MOST_SCHEDULED."""
+    """Returns the number of scheduled messages, up to MOST_SCHEDULED."""
     waiting = scheduled_messages.c
     some = select(waiting.due_at).order_by(waiting.shard_id, waiting.due_at).limit(MOST_SCHEDULED).subquery()
     return int(await connection.scalar(select(func.count()).select_from(some)) or 0)
 
 
 async def find_names(connection: ResourceConnection, *, kind: str, names: Sequence[str]) -> set[str]:
-    """Those of these full names of a kind ("topic", "subscription", "project") that have series: all that exist,
-    but not subscriptions that are detached, nor projects that have neither a topic nor a subscription.
+    """Returns those of the full names of a kind ("topic", "subscription", "project") that have series.
+
+    All existing resources have series except detached subscriptions, and projects with neither topics nor
+    subscriptions.
     """
     names = [
         name for name in names if "\0" not in name
@@ -85,7 +91,7 @@ async def find_names(connection: ResourceConnection, *, kind: str, names: Sequen
 
 
 async def count_beyond(connection: ResourceConnection, *, most: int) -> int:
-    """How many subscriptions there are beyond the first `most`; up to MOST_BEYOND."""
+    """Returns the number of subscriptions beyond the first `most`, up to MOST_BEYOND."""
     beyond = select(subscriptions.c.subscription_id).order_by(subscriptions.c.subscription_id)
     counted = select(func.count()).select_from(beyond.offset(most).limit(MOST_BEYOND).subquery())
     return (await connection.execute(counted)).scalar_one()

@@ -1,4 +1,4 @@
-"""What a scrape of the broker reads."""
+"""Reads the metrics of the broker for a scrape."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from broker.observability.metrics.gauges import GaugeValues, Storage
 
 
 class Scrapes:
-    """Of all processes of this broker, whichever is asked."""
+    """The scrapes of one process.  Each covers all processes of the broker."""
 
     def __init__(self, counters: Counters, figures: Figures, storage: StorageAlarm) -> None:
         self._counters = counters
@@ -21,13 +21,15 @@ class Scrapes:
         self._storage = storage
 
     async def projects(self) -> set[str]:
-        """Those that have series."""
+        """Returns the projects that have series."""
         gauge_values = await self._figures.read()
         counted = (name for kind in ("topic", "subscription") for name, _ in self._book.names(kind))
         return {project_of(name) for name in (*counted, *gauge_values.subscriptions, *gauge_values.retained)} - {""}
 
     async def scrape(self, accept: str, may_read: Callable[[str], bool]) -> tuple[bytes, str]:
-        """The body in a format that is accepted, and its Content-Type; see BookCollector for `may_read`."""
+        """Returns the body in a format that `accept` allows, and its Content-Type.  BookCollector describes
+        `may_read`.
+        """
         # In a thread: with a thousand subscriptions it takes longer than calls should wait.
         gauge_values = replace(
             await self._figures.read(),
@@ -38,7 +40,9 @@ class Scrapes:
 
 
 def _storage(alarm: StorageAlarm) -> Storage:
-    """Also while the database is away: a full disk is a reason for that."""
+    """Returns the values of the storage limits.  They are present even if the database is not available, as a full
+    disk may be the reason.
+    """
     disk, tables = alarm.disk, alarm.tables
     return Storage(
         disk_free=disk.free if disk else None,

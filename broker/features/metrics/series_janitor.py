@@ -1,4 +1,4 @@
-"""Series of resources that are gone leave the metrics, whether or not anybody scrapes."""
+"""Removes the series of deleted resources from the metrics, even if nothing scrapes the broker."""
 
 from broker.db.driver.database import Database
 from broker.features.metrics.rows import find_names
@@ -10,14 +10,20 @@ _KINDS = ("topic", "subscription", "project")
 
 
 class SeriesJanitor:
-    """Empties entries of the counter book, which all processes of a broker share: one of them does it for all."""
+    """A janitor of the counter book, which all processes of a broker share.  Only the first process empties its
+    entries.
+    """
 
     def __init__(self, database: Database, counters: Counters) -> None:
         self._database = database
         self._counters = counters
 
     async def run_once(self) -> None:
-        """Note what is gone, and empty what has been gone for a while.  Raises Unavailable."""
+        """Marks the entries of deleted resources, and empties those marked REUSE_SECONDS ago
+        (observability/metrics/book.py).
+
+        Raises Unavailable.
+        """
         book = self._counters.book
         if not self._counters.is_first_process:
             return

@@ -1,1 +1,1 @@
-"""Long-running operations: started by a call, done step by step by any process."""
+"""Long-running operations: a call starts them, and any process runs them, step by step."""

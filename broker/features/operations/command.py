@@ -31,7 +31,7 @@ def find(session: Session, *, newest: bool, most: int | None, **terms: str | Non
 
 
 def fields(operation: Json) -> Json:
-    """An operation for people: its metadata, and why it failed."""
+    """Returns the fields of an operation to show: its metadata, and why it failed."""
     metadata = {name: part for name, part in operation["metadata"].items() if name != "@type"}
     error = {"error": operation["error"]} if "error" in operation else {}
     return {"operation": leaf(operation["name"]), **metadata, **error}

@@ -1,4 +1,4 @@
-"""Registers long-running operations: their calls, and what runs them."""
+"""Registers long-running operations: their calls, and their runner."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,11 @@ from broker.model.operation_verb import Verb
 
 
 def register(operations: Operations, *, needed_to_start: Callable[[Verb], Needs | None], kept_days: int) -> Feature:
-    """`needed_to_start(verb)`: what the call needs that starts such an operation (None: there is no such call)."""
+    """Registers the feature.
+
+    `needed_to_start(verb)`: the permissions of the call that starts such an operation (None: there is no such
+    call).
+    """
     return Feature(
         rpcs=make_rpcs(OperationCalls(operations.service, needed_to_start)),
         workers={"operations": operations.runner},

@@ -12,14 +12,16 @@ TEXTS = ("startedBy", "target", "verb")
 
 
 class Order(StrEnum):
-    """The names of operations ascend in time, so that they order by the time of creation."""
+    """The orders of a list.  The names of operations ascend in time, so they order operations by the time of
+    creation.
+    """
 
     OLDEST_FIRST = "createTime"
     NEWEST_FIRST = "createTime desc"
 
 
 def parse_order(text: str) -> Order:
-    """Parses `orderBy`; an empty one is the oldest first.  Raises InvalidArgument."""
+    """Parses `orderBy`; if it is empty, the oldest operation comes first.  Raises InvalidArgument."""
     match text.split():
         case [] | ["createTime"] | ["createTime", "asc"]:
             return Order.OLDEST_FIRST
@@ -29,12 +31,12 @@ def parse_order(text: str) -> Order:
 
 
 def operation_page_key(operation: Operation, order: Order) -> str | tuple[str, str]:
-    """Returns the position of a list behind an operation.  A token of one order is not valid in the other."""
+    """Returns the position of a list after an operation.  A token of one order is not valid in the other."""
     return operation.name if order is Order.OLDEST_FIRST else (operation.name, order.value)
 
 
 def parse_operation_page(project: str, size: int, token: str, order: Order) -> Page:
-    """Raises InvalidArgument for a token that no list in this order gave."""
+    """Raises InvalidArgument for a token that no list in this order returned."""
     if order is Order.OLDEST_FIRST:
         return parse_page(size, token)
     if not token:

@@ -1,6 +1,6 @@
--- An operation whose next step is due: of the project whose last step is longest ago the one that waits longest.  Until
--- the end of the step nobody else has it.  One that another process is at is passed by, and so is one of a verb that
--- this broker does not know.
+-- Locks an operation whose next step is due: of the project whose last step is the longest ago, the operation that
+-- has waited longest.  No other process has it until the step ends.  Skips operations that another process has
+-- locked, and those of a verb that this broker does not know.
 -- parameters: now timestamptz, verbs text[]
 -- columns: name, project, verb, target, started_by, request, progress, counts, done, total, is_estimate, created_at,
 --     updated_at, next_step_at

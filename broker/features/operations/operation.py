@@ -41,8 +41,10 @@ _ASKED = "asked"  # the field of `request` with the request of the caller
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One, as it is stored.  `request` and `progress` are its verb's own.  `done` messages of `total` have been
-    seen to; `is_estimate`: of at most so many.  `counts`: what became of them.
+    """A stored operation.
+
+    `request` and `progress` have the form of its verb.  `done` of `total` messages have been processed;
+    `is_estimate`: `total` is an upper bound.  `counts`: the number of messages by outcome.
     """
 
     name: str
@@ -79,22 +81,23 @@ class Operation:
 
     @property
     def max_rate(self) -> float | None:
-        """Messages a second at most; None: as fast as it goes."""
+        """The most messages a second; None: there is no limit."""
         rate = self.request.get("maxMessagesPerSecond")
         return None if rate is None else float(rate)
 
     @property
     def rate(self) -> float:
-        """Messages a second, from its start to its last step."""
+        """The messages a second, from its start to its last step."""
         seconds = ((self.ended_at or self.updated_at) - self.created_at).total_seconds()
         return self.done / seconds if seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one transaction has done.  `progress`: where to go on; `ended`: that was all.
+    """The result of one transaction.
 
-    `woken`: subscriptions that have something to claim now; `published`: shards that have new messages.
+    `progress`: where the next step continues; `ended`: there is no next step.  `woken`: subscriptions that have
+    messages to claim now; `published`: shards that have new messages.
     """
 
     progress: Mapping[str, Any]
@@ -106,15 +109,17 @@ class Step:
 
 
 def with_origin(request: Mapping[str, Any], origin: Origin) -> Mapping[str, Any]:
-    """Returns what is stored as the request of an operation: what its verb needs, and the request of the caller."""
+    """Returns what is stored as the request of an operation: the data that its verb needs, and the request of the
+    caller.
+    """
     return {**request, _ASKED: origin.request}
 
 
 def step_size(operation: Operation) -> int:
-    """How many messages the next step may take up.
+    """Returns the most messages that the next step may process.
 
-    Where steps take so long that the operation falls short of its rate, they take up what is missing as well, but
-    no more than the rate allows in a second.
+    If steps take so long that the operation falls short of its rate, the next one also processes the missing
+    messages, but no more than the rate allows in a second.
     """
     rate = operation.max_rate
     if rate is None:
@@ -125,7 +130,7 @@ def step_size(operation: Operation) -> int:
 
 
 def next_step_at(operation: Operation, done: int, now: datetime) -> datetime:
-    """When the step after one that has seen to so many messages may begin."""
+    """Returns when the step after one that has processed `done` messages may begin."""
     rate = operation.max_rate
     if rate is None or not done:
         return now
@@ -133,7 +138,7 @@ def next_step_at(operation: Operation, done: int, now: datetime) -> datetime:
 
 
 def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Both together."""
+    """Returns the sums of two sets of counts."""
     return {
         name: counts.get(name, 0) + more.get(name, 0) for name in [*counts, *(n for n in more if n not in counts)]
     }

@@ -1,4 +1,4 @@
-"""Notifies callers that wait for an operation when it has changed, here or in another process."""
+"""Notifies callers that wait for an operation when it has changed, in this process or another."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -6,19 +6,21 @@ from contextlib import contextmanager
 
 
 def is_operation(name: str) -> bool:
-    """Whether that is the name of one."""
+    """Returns whether a name is that of an operation."""
     return "/operations/" in name
 
 
 class OperationNotifications:
-    """Wakes those who wait for operations.  A process has one and calls `changed` for every resource."""
+    """Notifications for callers that wait for operations.  A process has one and calls `changed` for every
+    resource.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self.wake_runner: Callable[[], None] = lambda: None
 
     def changed(self, name: str | None) -> None:
-        """None: anything may have changed."""
+        """Wakes the runner, and the callers that wait for the operation of this name (None: all callers)."""
         if name is None or is_operation(name):
             self.wake_runner()
             names = list(self._waiting) if name is None else [name]
@@ -27,7 +29,7 @@ class OperationNotifications:
 
     @contextmanager
     def heard(self, name: str) -> Iterator[asyncio.Event]:
-        """What is set when the operation of this name changes within the block."""
+        """Yields an event that is set when the operation of this name changes within the block."""
         event = asyncio.Event()
         self._waiting.setdefault(name, set()).add(event)
         try:

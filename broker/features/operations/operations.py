@@ -1,4 +1,4 @@
-"""The operations of one process: the features that start long work share them."""
+"""The operations of one process, shared by the features that start long work."""
 
 from broker.core.context.core import Core
 from broker.core.publishing.preparation import Preparation
@@ -11,12 +11,15 @@ from broker.model.operation_verb import Verb
 
 
 class Operations:
-    """`service` starts operations and queries them; `runner` runs them, if the feature is registered."""
+    """The operations of one process.
+
+    `service` starts operations and queries them; `runner` runs them, if the feature is registered.
+    """
 
     def __init__(
         self, core: Core, preparation: Preparation, check_publisher: CheckPublisher, *, at_once: int
     ) -> None:
-        """`at_once`: so many operations of a project may be under way."""
+        """`at_once`: how many operations of a project may be under way."""
         self._kinds: dict[Verb, Kind] = {}
         self.notifications = OperationNotifications()
         self.service = OperationService(core, self.notifications, at_once=at_once)
@@ -25,5 +28,5 @@ class Operations:
         self.notifications.wake_runner = self.runner.wake
 
     def add_kind(self, verb: Verb, kind: Kind) -> None:
-        """Add what runs the operations of a verb, before the process begins to serve."""
+        """Adds the kind that runs the operations of a verb, before the process begins to serve."""
         self._kinds[verb] = kind

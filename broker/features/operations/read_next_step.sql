@@ -1,5 +1,5 @@
--- When there is something to do next, of what nobody else may be at; and an operation of a verb that this broker does not
--- know, if there is any, which is left to those that do.
+-- Returns when the next step of any operation of these verbs is due, and an operation of a verb that this broker
+-- does not know, if there is one; brokers that know the verb run it.
 -- parameters: verbs text[]
 -- columns: next_step_at, name, verb
 (

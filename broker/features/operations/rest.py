@@ -1,4 +1,4 @@
-"""Querying, awaiting and ending long-running operations; extensions."""
+"""The calls that query, await and end long-running operations; extensions."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,8 +27,8 @@ class OperationCalls:
     """The calls about operations.  Only a caller who may start an operation may cancel or delete it."""
 
     def __init__(self, service: OperationService, needed_to_start: Callable[[Verb], Needs | None]) -> None:
-        """`needed_to_start(verb)`: what the call needs that starts such an operation (None: there is no such
-        call).
+        """`needed_to_start(verb)`: the permissions of the call that starts such an operation (None: there is no
+        such call).
         """
         self._service = service
         self._needed_to_start = needed_to_start
@@ -64,15 +64,15 @@ class OperationCalls:
         return await done_or_preview(call, await self._service.delete_operation(call.name, safeguards))
 
     async def _seen(self, call: Call) -> Operation:
-        """The operation, for callers who may list those of the project or may start it.  Raises NotFound."""
+        """Returns the operation to callers who may list those of the project or may start it.  Raises NotFound."""
         if call.gate is None or await _may_list(call, call.gate):
             return await self._service.get_operation(call.name)
         return await self._owned(call)
 
     async def _owned(self, call: Call) -> Operation:
-        """The operation, for callers who may start the same one on its target.
+        """Returns the operation to callers who may start the same one on its target.
 
-        Raises PermissionDenied; and NotFound, as if there were none, for callers who may not see it.
+        Raises PermissionDenied; and NotFound, as if the operation did not exist, for callers who may not see it.
         """
         operation = await self._service.get_operation(call.name)
         if call.gate is None:
@@ -87,7 +87,10 @@ class OperationCalls:
         return operation
 
     def _needs(self, operation: Operation) -> Needs:
-        """Raises FailedPrecondition for an operation of a newer broker, or of a feature that this one lacks."""
+        """Returns the permissions that starting the operation needs.
+
+        Raises FailedPrecondition for an operation of a newer broker, or of a feature that this one lacks.
+        """
         needs = self._needed_to_start(operation.verb) if isinstance(operation.verb, Verb) else None
         if needs is None:
             raise FailedPrecondition(
@@ -129,13 +132,13 @@ _wait = msgspec.json.Decoder(WaitOperationRequest)
 
 
 def decode_wait(body: bytes) -> timedelta | None:
-    """The timeout, if there is one.  Raises InvalidArgument."""
+    """Decodes the timeout, if there is one.  Raises InvalidArgument."""
     timeout = decode_request(_wait, body).timeout
     return parse_duration(timeout, "timeout") if timeout else None
 
 
 def operation_json(operation: Operation) -> dict[str, Any]:
-    """With all that is known; numbers of messages are strings, as protobuf's int64 are."""
+    """Encodes all fields of an operation; numbers of messages are strings, like protobuf's int64."""
     body = {
         "name": operation.name,
         "metadata": _metadata(operation),
@@ -155,9 +158,9 @@ def origin_of(call: Call) -> Origin:
 
 
 def validated(body: dict[str, Any]) -> dict[str, Any]:
-    """An operation that would only be started: without a name, and done.
+    """Turns an operation that was only planned into the response to a preview: without a name, and done.
 
-    Its metadata has the fields of a preview besides its own.
+    Its metadata has the fields of a preview in addition to its own.
     """
     metadata = body["metadata"] | {"state": "VALIDATED", "validateOnly": True}
     metadata |= {"asOf": metadata["createTime"], "count": int(metadata["total"]), "unit": "message"}

@@ -31,8 +31,9 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def lock_operation(connection: HotConnection, *, verbs: Collection[Verb], now: datetime) -> Operation | None:
-    """Begin a transaction and lock an operation of these verbs whose next step is due; None: there is none, nor a
-    transaction.
+    """Begins a transaction and locks an operation of these verbs whose next step is due.
+
+    Returns None, and ends the transaction, if there is none.
     """
     _, rows = await connection.run((BEGIN, {}), (_LOCK_OPERATION, {"now": now, "verbs": list(verbs)}))
     if not rows:
@@ -44,7 +45,7 @@ async def lock_operation(connection: HotConnection, *, verbs: Collection[Verb], 
 
 
 def step_written(operation: Operation, step: Step, now: datetime) -> Bound:
-    """Writes down how far a step has brought its operation, in the transaction of that."""
+    """Returns the statement that stores the result of a step, in the transaction of the step."""
     done = operation.done + step.done
     return _WRITE_OPERATION, {
         "name": operation.name,
@@ -60,8 +61,10 @@ def step_written(operation: Operation, step: Step, now: datetime) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """When the next step of any operation is due (None: there is none under way); and an operation under way of
-    another verb, by its name and that verb.
+    """The next work of a runner.
+
+    `next_step_at`: when the next step of any operation is due (None: none is under way).  `unknown`: the name and
+    the verb of an operation under way whose verb this broker does not know (None: there is none).
     """
 
     next_step_at: datetime | None = None
@@ -69,7 +72,7 @@ class Ahead:
 
 
 async def read_next_step(connection: HotConnection, *, verbs: Collection[Verb]) -> Ahead:
-    """Of operations of these verbs."""
+    """Returns when the next step of an operation of these verbs is due."""
     [rows] = await connection.run((_READ_NEXT_STEP, {"verbs": list(verbs)}))
     due = next((row.next_step_at for row in rows if row.next_step_at is not None), None)
     return Ahead(due, next(((row.name, row.verb) for row in rows if row.name is not None), None))
@@ -85,7 +88,10 @@ async def insert_operation(connection: ResourceConnection, *, operation: Operati
 
 
 async def count_running(connection: ResourceConnection, *, project: str) -> int:
-    """How many operations of a project are under way; until the transaction ends nobody else counts them."""
+    """Returns the number of operations of a project that are under way.
+
+    Keeps other transactions from counting them until this one ends.
+    """
     await lock_name(connection, f"{project}/operations")
     ours = (operations.c.project == project) & operations.c.ended_at.is_(None)
     return await connection.scalar(select(func.count()).select_from(operations).where(ours)) or 0
@@ -104,7 +110,7 @@ async def list_operations(
     order: Order = Order.OLDEST_FIRST,
     comparisons: Sequence[TextComparison] = (),
 ) -> list[Operation]:
-    """Up to one operation more than a page of a project's that meet all comparisons."""
+    """Returns the operations of a project that meet all comparisons, up to one more than a page."""
     first, end = f"{project}/operations/", f"{project}/operations0"  # the 0 comes after the slash
     name = operations.c.name
     if order is Order.OLDEST_FIRST:
@@ -140,26 +146,29 @@ def _condition(comparison: TextComparison) -> ColumnElement[bool]:
 async def end_operation(
     connection: ResourceConnection, *, name: str, code: str, message: str, now: datetime
 ) -> bool:
-    """End one that is under way, after the step that may be; False: there is none, or it has ended."""
+    """Ends an operation that is under way, after the current step if there is one.
+
+    Returns False if the operation does not exist or has ended.
+    """
     ended = {"ended_at": now, "updated_at": now, "error_code": code, "error_message": message}
     running = (operations.c.name == name) & operations.c.ended_at.is_(None)
     return bool((await connection.execute(update(operations).where(running).values(**ended))).rowcount)
 
 
 async def put_off(connection: ResourceConnection, *, name: str, until: datetime) -> None:
-    """No step before then."""
+    """Postpones the next step of an operation."""
     running = (operations.c.name == name) & operations.c.ended_at.is_(None)
     await connection.execute(update(operations).where(running).values(next_step_at=until))
 
 
 async def delete_operation(connection: ResourceConnection, *, name: str) -> bool:
-    """Delete one that has ended."""
+    """Deletes an operation that has ended.  Returns whether there was one."""
     ended = (operations.c.name == name) & operations.c.ended_at.is_not(None)
     return bool((await connection.execute(delete(operations).where(ended))).rowcount)
 
 
 async def delete_old_operations(connection: Connection, *, now: datetime, days: int) -> None:
-    """Those that ended so long ago."""
+    """Deletes operations that ended more than `days` days ago."""
     await connection.execute(_DELETE_OLD, {"before": now - timedelta(days=days)})
 
 

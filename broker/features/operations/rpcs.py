@@ -1,4 +1,4 @@
-"""The rows of calls: long-running operations."""
+"""The rows of the table of calls for long-running operations."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,9 @@
 """Runs operations, step by step (G1).
 
-A step is one transaction: it locks the operation's row, does its work, and writes down how far it has come.  So a
-step that is not committed has not happened, and the lock of a process that was killed is gone: the next one that
-looks goes on where the last commit left it (docs/decisions/0031).  Every process has a runner; they take turns at
-an operation, and operations take turns by when their next step is due.
+A step is one transaction: it locks the operation's row, does its work, and stores its progress.  So a step that is
+not committed has not happened.  The lock of a process that was killed is released, and the next runner continues
+from the last commit (docs/decisions/0031).  Every process has a runner; they take turns at an operation, and
+operations take turns by the time at which their next step is due.
 """
 
 import asyncio
@@ -32,21 +32,23 @@ _MOST_FAILURES = 5  # of an operation's steps in a process, one after the other
 
 
 class Kind(Protocol):
-    """What an operation of one verb does."""
+    """The work of the operations of one verb."""
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
-        """One bounded piece of work, within the transaction that `connection` is in, which this does not end.
+        """Does one bounded piece of work within the transaction of `connection`, which it does not end.
 
         Raises Aborted (it met a concurrent change, and is tried again), Unavailable, PartitionMissing; another
         BrokerError ends the operation.
         """
 
     def committed(self, operation: Operation, step: Step) -> None:
-        """It is so: who has something to claim now is told."""
+        """Notifies the waiting consumers that a step has made messages available to claim, once it has been
+        committed.
+        """
 
 
 class OperationRunner:
-    """One for a process; `run` is a supervised worker."""
+    """The runner of one process.  `run` is a supervised worker."""
 
     def __init__(self, core: Core, kinds: Mapping[Verb, Kind]) -> None:
         self._database = core.database
@@ -61,15 +63,15 @@ class OperationRunner:
 
     @property
     def healthy_seconds(self) -> float:
-        """After which a run goes well."""
+        """The time after which a run counts as healthy."""
         return 2 * POLL_SECONDS
 
     def wake(self) -> None:
-        """An operation was started, here or elsewhere, or may have been."""
+        """Wakes the runner because an operation may have been started, in this process or another."""
         self._something.set()
 
     async def run(self) -> None:
-        """For ever, until an error, which is the supervisor's."""
+        """Runs steps until an error, which the supervisor handles."""
         while True:
             self._something.clear()
             pause = await self.run_once()
@@ -81,7 +83,7 @@ class OperationRunner:
                 await asyncio.sleep(0)  # others of this process have had no turn meanwhile
 
     async def run_once(self) -> float:
-        """One step of one operation, if any is due; after how many seconds to look again."""
+        """Runs one step of one operation, if any is due.  Returns the seconds to wait before the next call."""
         locked: list[Operation] = []
 
         async def step_once() -> Step | store.Ahead:
@@ -135,9 +137,10 @@ class OperationRunner:
         return self._kinds[Verb(operation.verb)]
 
     async def _failed(self, operation: Operation, error: Exception) -> None:
-        """End it, unless another try may go well: then others go before it.
+        """Ends an operation whose step has failed, unless another attempt may succeed: then its next step is
+        postponed.
 
-        Raises Unavailable: the database is away, which is nothing that the operation could help.
+        Raises Unavailable (the database is not available, which is no failure of the operation).
         """
         failures = self._failures[operation.name] = self._failures.get(operation.name, 0) + 1
         passes_by = isinstance(error, Aborted | Unavailable)
@@ -168,5 +171,5 @@ class OperationRunner:
 
 
 def _fields(operation: Operation) -> dict[str, object]:
-    """What the log has of it."""
+    """Returns the fields of an operation in the log."""
     return fields_of(operation.name, operation.target, verb=str(operation.verb))

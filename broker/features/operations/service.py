@@ -1,4 +1,4 @@
-"""Long work that calls have started: looked at, waited for, cancelled (G1)."""
+"""Starts, lists, awaits and cancels long-running operations (G1)."""
 
 import asyncio
 import contextlib
@@ -35,10 +35,10 @@ _RANDOM_BITS = 24
 
 
 class OperationService:
-    """google.longrunning's calls."""
+    """The calls of google.longrunning."""
 
     def __init__(self, core: Core, notifications: OperationNotifications, *, at_once: int) -> None:
-        """`at_once`: so many of a project may be under way."""
+        """`at_once`: how many operations of a project may be under way."""
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
@@ -57,10 +57,11 @@ class OperationService:
         is_estimate: bool = False,
         safeguards: Safeguards,
     ) -> Operation:
-        """Starts an operation, or only plans it, as its caller has asked.
+        """Starts an operation or, if the caller asked for a preview, only plans it.
 
-        The count is compared with the expected one before it starts, and its steps leave alone what has changed
-        since then.  Raises QuotaExceeded, Aborted, FailedPrecondition (`total` is not the count that was expected).
+        The count is compared with the expected one before the operation starts, and its steps leave alone what has
+        changed since then.  Raises QuotaExceeded, NotAsExpected (`total` is not the expected count),
+        FailedPrecondition (`total` is an estimate, and cannot be compared).
         """
         counted = Preview(count=total, unit="message", is_estimated=is_estimate, time=self._clock.now())
         act = self.start if safeguards.previewed(counted) is None else self.plan
@@ -76,7 +77,7 @@ class OperationService:
         total: int,
         is_estimate: bool = False,
     ) -> Operation:
-        """It begins within a moment, in any process.  Raises QuotaExceeded."""
+        """Starts an operation, which begins within a moment, in any process.  Raises QuotaExceeded."""
         operation = await self.plan(
             verb, target, origin=origin, request=request, total=total, is_estimate=is_estimate
         )
@@ -98,7 +99,7 @@ class OperationService:
         total: int,
         is_estimate: bool = False,
     ) -> Operation:
-        """As `start` would begin it now; nothing is begun.  Names ascend in time."""
+        """Returns an operation as `start` would start it, without starting it.  Names ascend in time."""
         now = self._clock.now()
         project = project_of(target)
         return Operation(
@@ -126,7 +127,9 @@ class OperationService:
     async def list_operations(
         self, project: str, *, page_size: int, page_token: str, order_by: str = "", filter_text: str = ""
     ) -> tuple[Sequence[Operation], str]:
-        """Returns a page of operations that match a filter, and the token of the next.  Raises InvalidArgument."""
+        """Returns a page of the operations that match a filter, and the token of the next page.  Raises
+        InvalidArgument.
+        """
         check_project(project)
         order, comparisons = parse_order(order_by), parse_operation_filter(filter_text)
         page = parse_operation_page(project, page_size, page_token, order)
@@ -137,9 +140,9 @@ class OperationService:
         return cut_page(found, page.size, lambda operation: operation_page_key(operation, order))
 
     async def wait_operation(self, name: str, at_most: timedelta | None) -> Operation:
-        """The operation once it has ended, or as it is after that time (None: the longest).
+        """Returns the operation once it has ended, or as it is after `at_most` (None: MAX_WAIT_SECONDS).
 
-        Raises NotFound, InvalidArgument (a time below 0).
+        Raises NotFound, InvalidArgument (`at_most` is negative).
         """
         seconds = MAX_WAIT_SECONDS if at_most is None else at_most.total_seconds()
         if seconds < 0:
@@ -157,7 +160,7 @@ class OperationService:
                         await something.wait()
 
     async def cancel_operation(self, name: str) -> None:
-        """No step begins after this; what was done stays done.  One that has ended is left alone.
+        """Cancels an operation: no further step begins, and completed steps stay.  Does nothing if it has ended.
 
         Raises NotFound.
         """
@@ -172,10 +175,10 @@ class OperationService:
             await self._wake_ups.announce(name)
 
     async def delete_operation(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
-        """Forget one that has ended.
+        """Deletes an operation that has ended.
 
-        Returns what would be lost if that is all that was asked for.  Raises NotFound, FailedPrecondition (it is
-        under way), NotAsExpected.
+        Returns the preview if the caller asked only for that.  Raises NotFound, FailedPrecondition (it is under
+        way), NotAsExpected.
         """
         if safeguards.asked:  # one that has ended stays as it is
             operation = await self.get_operation(name)
@@ -211,7 +214,7 @@ def _too_many(project: str, running: int) -> QuotaExceeded:
 
 
 async def open_target(connection: ResourceConnection, name: str) -> Topic:
-    """A topic that an operation publishes messages on as they are.
+    """Returns a topic on which an operation may publish messages unchanged.
 
     Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
     """

@@ -1,4 +1,4 @@
-"""Topics that operations publish on, within their steps: as a publish would, or not at all (G2)."""
+"""The topics on which operations publish within their steps, under the same rules as a publish (G2)."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from broker.model.topic import Topic
 
 
 class Targets:
-    """One for a process."""
+    """The target topics of the operations of one process."""
 
     def __init__(
         self, core: Core, preparation: Preparation, check_publisher: CheckPublisher = allow_any_publisher
@@ -26,12 +26,15 @@ class Targets:
         self._check_publisher = check_publisher
 
     async def topic(self, name: str, topic_id: int) -> Topic:
-        """Raises NotFound: it was deleted, perhaps there is another of that name."""
+        """Returns the topic.  Raises NotFound (it was deleted, even if another topic has its name now)."""
         return await self._resources.topic_meant(name, topic_id)
 
     async def check_open(self, topic: Topic, operation: Operation) -> None:
-        """Raises PermissionDenied (the project of the operation may not publish there), FailedPrecondition (it has
-        transforms), Unavailable; Held (it is frozen, there is no room, or a quota is used up: the operation waits).
+        """Checks that an operation may publish on a topic.
+
+        Raises PermissionDenied (the project of the operation may not publish there), FailedPrecondition (it has
+        transforms), Unavailable; Held (it is frozen, there is no space, or a quota is used up: the operation
+        waits).
         """
         await self._check_publisher(operation.project, topic.name)
         await self._preparation.check_open(topic, COPY)
@@ -40,7 +43,7 @@ class Targets:
     async def acceptable(
         self, topic: Topic, messages: Sequence[NewMessage]
     ) -> tuple[Prepared | None, Sequence[int]]:
-        """Prepare the messages that break no rule; and their indexes."""
+        """Prepares the messages that break no rule, and returns them with their indexes."""
         prepared, numbers, refused = await self._preparation.prepare_some(topic, messages, COPY)
         for error in refused.values():
             if not isinstance(error, InvalidArgument):
@@ -48,7 +51,8 @@ class Targets:
         return prepared, numbers
 
     async def append(self, connection: HotConnection, prepared: Prepared, *, started_by: str) -> Sequence[int]:
-        """Publish messages in the transaction that `connection` is in; shard heads come last.  Returns the shards.
+        """Publishes messages in the transaction of `connection`; locks the heads of shards last.  Returns the
+        shards.
 
         Raises Aborted, PartitionMissing.
         """

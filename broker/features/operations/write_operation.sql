@@ -1,4 +1,4 @@
--- What a step has done, in its own transaction.
+-- Stores the result of a step, in the transaction of the step.
 -- parameters: name text, progress text, counts text, done int8, total int8, now timestamptz,
 --     next_step_at timestamptz, ended bool
 UPDATE operations

@@ -8,5 +8,5 @@ from broker.features.projects.service import ProjectService
 
 
 def register(core: Core, *, authorizer: Authorizer | None) -> Feature:
-    """`authorizer` is None where anybody may see everything."""
+    """Registers the feature.  `authorizer` is None if every caller may see everything."""
     return Feature(rpcs=make_rpcs(ProjectService(core.database, authorizer)))

@@ -1,4 +1,4 @@
-"""The list of projects, in the shape of Resource Manager.
+"""The list of projects, in the form of Resource Manager.
 
 https://cloud.google.com/resource-manager/reference/rest/v3/projects/search
 """

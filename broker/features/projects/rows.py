@@ -35,7 +35,7 @@ _PROJECTS = text(f"""
 
 
 async def list_projects(connection: ResourceConnection, *, page: Page) -> Sequence[str]:
-    """Up to one project more than a page of the projects that have a resource, a credential, a role, a policy or a
-    setting, by name.
+    """Returns up to one project more than a page, by name.  It lists the projects that have a resource, a
+    credential, a role, a policy or a setting.
     """
     return (await connection.scalars(_PROJECTS, {"after": page.after, "size": page.size + 1})).all()

@@ -10,14 +10,14 @@ from broker.model.page import Page, cut_page
 
 
 class ProjectService:
-    """`authorizer` is None where anybody may see everything."""
+    """The projects that callers may see.  `authorizer` is None if every caller may see everything."""
 
     def __init__(self, database: Database, authorizer: Authorizer | None) -> None:
         self._database = database
         self._authorizer = authorizer
 
     async def list_projects(self, caller: Caller, page: Page) -> tuple[Sequence[str], str]:
-        """A page of the names of the projects that the caller may see, and the token of the next page."""
+        """Returns a page of the names of the projects that the caller may see, and the token of the next page."""
         seen = None if self._authorizer is None else await self._authorizer.projects_of(caller)
         if seen is None:
             async with self._database.transaction() as connection:

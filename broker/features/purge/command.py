@@ -67,7 +67,7 @@ def purge(
 
 
 def _loss(session: Session, name: str, *, is_part: bool) -> str:
-    """What a purge would drop; of a part of the backlog that is at most the whole."""
+    """Returns what a purge would drop; for a part of the backlog, at most the whole backlog."""
     subscriptions = [name]
     if "/topics/" in name:
         subscriptions = [str(one) for one in session.api.all_of(f"{name}/subscriptions", "subscriptions")]

@@ -1,4 +1,4 @@
-"""Purges by a filter as operations: shard after shard, in the order of the log (G2)."""
+"""The operation that purges a subscription by a filter: shard after shard, in the order of the log (G2)."""
 
 from collections import Counter
 
@@ -16,7 +16,11 @@ from broker.observability.metrics.families import DISCARDED
 
 
 class PurgeKind:
-    """`progress`: the shard and the message that it was read to, and messages that were left alone (`skipped`)."""
+    """The kind of operations that purge a subscription by a filter.
+
+    `progress` is the shard and the message up to which it has been read, and messages that were left alone
+    (`skipped`).
+    """
 
     def __init__(self, core: Core) -> None:
         self._clock = core.clock
@@ -26,7 +30,10 @@ class PurgeKind:
         self._counters = core.counters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
-        """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached)."""
+        """Drops the next matching messages of one shard.
+
+        Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached).
+        """
         meant = LogWalk.from_json(operation.request["meant"])
         await self._resources.subscription_meant(operation.target, meant.subscription_id)
         after = meant.next_position(operation.progress)
@@ -56,7 +63,9 @@ class PurgeKind:
         )
 
     def committed(self, operation: Operation, step: Step) -> None:
-        """What waited behind it for its key may come."""
+        """Counts the dropped messages and wakes the subscription: messages with their ordering keys may now be
+        claimed.
+        """
         if purged := step.counts.get(Outcome.PURGED, 0):
             self._counters.subscription(operation.target)[DISCARDED] += purged
         for subscription_id in step.woken:

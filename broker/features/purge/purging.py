@@ -1,4 +1,4 @@
-"""Purges by a filter: what a subscription has of a kind is dropped, step by step (G2)."""
+"""The options of a purge (G2)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,10 @@ from broker.model.preview import UNGUARDED, Safeguards
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeOptions:
-    """As it was asked for; `before` None: whenever it was published."""
+    """The options of a purge, as the caller gave them.
+
+    `before`: only messages published before this time are dropped (None: there is no limit).
+    """
 
     before: datetime | None = None
     undoable: bool = False

@@ -1,5 +1,5 @@
--- No message that a subscription has of some shards is older: what was handed out, and what the cursors have yet to
--- pass.
+-- Returns by shard a time before which no message of the subscription's backlog was published: neither the
+-- delivered messages, nor those that the cursor has yet to pass.
 -- parameters: subscription_id int8, shard_ids int8[]
 -- columns: shard_id, publish_time
 SELECT c.shard_id, least(c.next_publish_time, (

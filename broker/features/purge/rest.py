@@ -1,4 +1,4 @@
-"""Purging subscriptions and topics; extensions."""
+"""The calls that purge subscriptions and topics; extensions."""
 
 import msgspec
 

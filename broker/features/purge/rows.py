@@ -1,4 +1,4 @@
-"""Purging by a filter: what a subscription has of a kind is dropped, wherever it is (G2).
+"""Purges the messages that match a filter from a subscription, delivered or not (G2).
 
 One step is one transaction, with the locks of a discard: the cursor, then the rows that hold any of the messages.
 """
@@ -24,7 +24,7 @@ _READ_OLDEST_BACKLOG = statements.hot("read_oldest_backlog")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeStep:
-    """In one shard, behind a position."""
+    """A step of a purge: up to `max_messages` messages of one shard after a position."""
 
     meant: LogWalk
     after: LogPosition
@@ -35,7 +35,10 @@ class PurgeStep:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What became of each message, by its sequence.  `rest`: where to go on; None: the shard has no more."""
+    """The outcome of each message of a step, by its sequence.
+
+    `rest`: where the next step continues; None: the shard has no more messages.
+    """
 
     outcomes: Mapping[int, Outcome]
     rest: LogPosition | None
@@ -44,14 +47,20 @@ class Purged:
 async def read_oldest_backlog(
     connection: HotConnection, *, subscription_id: int, shard_ids: Sequence[int]
 ) -> dict[int, datetime]:
-    """By shard, of those that the subscription has a cursor in."""
+    """Returns a time by shard, before which no message of the subscription's backlog was published.
+
+    Leaves out shards in which the subscription has no cursor.
+    """
     asked = {"subscription_id": subscription_id, "shard_ids": list(shard_ids)}
     [rows] = await connection.run((_READ_OLDEST_BACKLOG, asked))
     return {row.shard_id: row.publish_time for row in rows}
 
 
 async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids: AttemptIds) -> Purged:
-    """Within the caller's transaction.  Raises FailedPrecondition (no cursor: it is gone or detached)."""
+    """Drops the matching messages of one step within the caller's transaction.
+
+    Raises FailedPrecondition (the subscription has no cursor: it was deleted or detached).
+    """
     found, rest = await read_matching(connection, step.meant, step.after, step.max_messages)
     if not found:
         return Purged({}, rest)
@@ -80,7 +89,10 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
 async def count_matching(
     connection: HotConnection, meant: LogWalk, after: LogPosition, max_messages: int, *, now: datetime
 ) -> Purged:
-    """Counts what `purge_matching` would drop in one step.  Locks nothing and writes nothing."""
+    """Counts the messages that `purge_matching` would drop in one step.  Locks nothing and writes nothing.
+
+    Raises FailedPrecondition (the subscription has no cursor: it was deleted or detached).
+    """
     found, rest = await read_matching(connection, meant, after, max_messages)
     if not found:
         return Purged({}, rest)

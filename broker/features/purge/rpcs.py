@@ -1,4 +1,4 @@
-"""The rows of calls: purging topics and subscriptions."""
+"""The rows of the table of calls that purge topics and subscriptions."""
 
 from collections.abc import Sequence
 from functools import partial

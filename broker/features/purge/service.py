@@ -1,4 +1,4 @@
-"""Purging a topic: what it has is gone for everybody; and a subscription by a filter; an extension (G2)."""
+"""Purges a topic for all its subscriptions, or a subscription by a filter; an extension (G2)."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -34,8 +34,10 @@ _MAX_CHECKS = 20  # of a dry run, each of at most 10,000 messages
 
 
 class PurgeService:
-    """A topic that is purged has new logs: so it costs the same however much was in the old ones.  By a filter a
-    subscription is purged step by step (features/purge/operation.py), without one by a seek
+    """The purges of topics, and of subscriptions by a filter.
+
+    A purged topic gets new logs, so the cost of a purge does not depend on the number of messages.  A purge by a
+    filter runs step by step (features/purge/operation.py); a purge of a whole subscription is a seek
     (core/backlog/seeking/seek_service.py).
     """
 
@@ -49,10 +51,10 @@ class PurgeService:
         self._lost = LostDeadLetters(core.states, core.counters)
 
     async def purge_topic(self, name: str, safeguards: Safeguards = UNGUARDED, *, by: str = "") -> Preview | None:
-        """Forget all that was published before, for the topic, its subscriptions and its snapshots, which go.
+        """Drops all messages that were published on a topic, for its subscriptions too, and deletes its snapshots.
 
-        A publish under way is stored before, and forgotten, or after.  Returns what would be lost if that is all
-        that was asked for.  Raises NotFound, Aborted, FailedPrecondition.
+        A concurrent publish is stored either before the purge, and dropped, or after it.  Returns the preview if
+        the caller asked only for that.  Raises NotFound, Aborted, FailedPrecondition.
         """
         try:
             async with self._database.transaction() as connection:
@@ -77,10 +79,11 @@ class PurgeService:
         return None
 
     async def purge_matching(self, name: str, options: PurgeOptions, *, origin: Origin) -> Operation:
-        """The operation, as it has begun or (`validate_only`) would begin.
+        """Starts a purge of a subscription by a filter.  Returns the operation, which `validate_only` does not
+        start.
 
         Raises InvalidArgument (the filter, the rate), NotFound, FailedPrecondition (detached), QuotaExceeded (too
-        many operations), Aborted (there is not as much as was expected).
+        many operations), Aborted (the count is not the expected one).
         """
         check_rate(options.max_rate)
         async with self._database.transaction() as connection:
@@ -122,7 +125,9 @@ class PurgeService:
         return operation
 
     async def _count(self, meant: LogWalk, max_checks: int) -> tuple[Counter[str], bool]:
-        """The messages that it would purge, and whether these are all that there are."""
+        """Counts the messages that a purge would process, by outcome.  Returns also whether it has counted all of
+        them.
+        """
         counts: Counter[str] = Counter({Outcome.PURGED: 0})
         progress: Mapping[str, Any] = {}
         for _ in range(max_checks):

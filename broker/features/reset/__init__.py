@@ -1,1 +1,1 @@
-"""Deletes all that a project has, for tests."""
+"""Deletes all resources of a project, for tests."""

@@ -1,4 +1,4 @@
-"""Registers resetting a project."""
+"""Registers the call that resets a project."""
 
 from broker.core.context.core import Core
 from broker.features.feature import Feature

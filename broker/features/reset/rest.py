@@ -1,4 +1,4 @@
-"""Resetting projects, an extension."""
+"""The call that resets a project, an extension."""
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.resources import encode_resource

@@ -1,4 +1,4 @@
-"""All that a project has, deleted at once (G2)."""
+"""Statements that delete all resources of a project at once (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,10 @@ from broker.model.topic import DELETED_TOPIC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emptied:
-    """The names of what was deleted; `touched`: of what other projects had of it."""
+    """The names of the deleted resources.
+
+    `touched`: the names of resources of other projects that used any of them.
+    """
 
     topics: Sequence[str]
     subscriptions: Sequence[str]
@@ -47,13 +50,13 @@ class Emptied:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each kind were deleted."""
+        """The number of deleted resources of each kind."""
         kinds = ("topics", "subscriptions", "snapshots", "schemas", "operations", "schedules")
         return {kind: len(getattr(self, kind)) for kind in kinds}
 
     @property
     def deleted(self) -> list[str]:
-        """All of them."""
+        """The names of all deleted resources."""
         return [
             *(*self.topics, *self.subscriptions, *self.snapshots),
             *(*self.schemas, *self.operations, *self.schedules),
@@ -61,11 +64,11 @@ class Emptied:
 
 
 async def empty_project(connection: ResourceConnection, *, project: str) -> Emptied:
-    """Delete its topics, subscriptions, snapshots, schemas, operations,
-    schedules, events and history; their policies are the caller's.
+    """Deletes the topics, subscriptions, snapshots, schemas, operations, schedules, events and history of a
+    project.
 
-    As if each were deleted by itself: its messages and delivery attempts are left to the janitor, so the cost is by
-    the resources alone.  Locks rows in the one lock order: schedules,
+    The caller deletes the policies.  As with single deletions the janitor deletes the messages and delivery
+    attempts, so the cost depends only on the number of resources.  Locks rows in the one lock order: schedules,
     topics, subscriptions, cursors, snapshots, shards.
     """
     ticking = await _delete_schedules(connection, project)
@@ -101,7 +104,9 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
 
 
 async def read_newest_resource(connection: ResourceConnection, *, project: str) -> datetime | None:
-    """When the newest resource of a project was created, or its newest message published (None: it has nothing)."""
+    """Returns when the newest resource of a project was created, or its newest message published (None: it has
+    neither).
+    """
     created = [
         select(func.max(table.c.created_at)).where(_is_of(table, project)).scalar_subquery()
         for table in (topics, subscriptions, snapshots, operations, schedules)
@@ -118,19 +123,23 @@ async def read_newest_resource(connection: ResourceConnection, *, project: str) 
 
 
 def _is_of(table: Table, project: str) -> Any:
-    """Its names begin so; the 0 comes after the slash."""
+    """Compares names with the range of the project's names; the 0 comes after the slash."""
     kind = "schemas" if table is payload_schemas else table.name
     return (table.c.name > f"{project}/{kind}/") & (table.c.name < f"{project}/{kind}0")
 
 
 async def _locked(connection: ResourceConnection, table: Table, key: str, project: str) -> dict[int, str]:
-    """Its rows, which nobody else changes from now on: names by their keys."""
+    """Locks the project's rows of a table until the transaction ends.  Returns their names by key."""
     query = select(table.c[key], table.c.name).where(_is_of(table, project)).order_by(table.c[key])
     return {row[0]: row[1] for row in await connection.execute(query.with_for_update())}
 
 
 async def _delete_schedules(connection: ResourceConnection, project: str) -> Sequence[str]:
-    """Before all else: a tick has the row of its schedule when it takes a shard's.  Returns their names."""
+    """Deletes the schedules of a project, before anything else: a tick locks the row of its schedule before a
+    shard.
+
+    Returns their names.
+    """
     deleted = delete(schedules).where(_is_of(schedules, project)).returning(schedules.c.name)
     names = (await connection.scalars(deleted)).all()
     name = schedule_ticks.c.schedule
@@ -146,7 +155,7 @@ async def _delete_subscriptions(connection: ResourceConnection, subscription_ids
 
 
 async def _orphan(connection: ResourceConnection, topic_ids: Sequence[int], project: str) -> Sequence[str]:
-    """The names of the subscriptions of other projects that have one of them."""
+    """Sets the topic of the subscriptions of other projects to DELETED_TOPIC.  Returns their names."""
     theirs = subscriptions.c.topic_id.in_(topic_ids) & ~_is_of(subscriptions, project)
     orphaned = update(subscriptions).where(theirs).values(topic=DELETED_TOPIC)
     return (await connection.scalars(orphaned.returning(subscriptions.c.name))).all()

@@ -1,4 +1,4 @@
-"""The rows of calls: resetting a project."""
+"""The row of the table of calls that resets a project."""
 
 from collections.abc import Sequence
 from functools import partial

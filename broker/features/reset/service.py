@@ -1,4 +1,4 @@
-"""Resetting a project: all that it has is deleted at once, for tests; an extension (G2)."""
+"""Resets a project: deletes all its resources at once, for tests; an extension (G2)."""
 
 from broker.access.policies.policy_rows import forget_policies
 from broker.core.context.core import Core
@@ -10,7 +10,10 @@ from broker.observability.log import fields_of
 
 
 class ResetService:
-    """`allowed`: by the operator, for nothing of it can be had back."""
+    """The resets of projects.
+
+    `allowed`: whether the operator allows them, because a reset cannot be undone.
+    """
 
     def __init__(self, core: Core, *, allowed: bool) -> None:
         self._database = core.database
@@ -20,9 +23,10 @@ class ResetService:
         self._allowed = allowed
 
     async def reset_project(self, project: str, safeguards: Safeguards = UNGUARDED, *, by: str = "") -> Emptied:
-        """Delete its topics, subscriptions, snapshots, schemas and operations; what is under way ends as if each
-        were deleted.  Raises FailedPrecondition, InvalidArgument, NotAsExpected; and Undone (what it would do, if
-        that is all that was asked for).
+        """Deletes the topics, subscriptions, snapshots, schemas, operations and schedules of a project.
+
+        Calls under way end as if each resource had been deleted.  Raises FailedPrecondition (resets are not
+        allowed), InvalidArgument, NotAsExpected; and Undone (a preview, if the caller asked only for that).
         """
         check_project(project)
         if not self._allowed:

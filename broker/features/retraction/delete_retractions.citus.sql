@@ -1,4 +1,4 @@
--- Reads all dead letters instead of looking each up, as they are in other shards than what was retracted.
+-- Reads all dead letters instead of looking each up, because they are not in the shards of the retracted messages.
 DELETE FROM retracted_messages AS d
 USING (
     SELECT r.shard_id, r.id_seq

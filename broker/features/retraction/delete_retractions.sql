@@ -1,4 +1,5 @@
--- Some of those whose messages the log would not have any more, nor might they come back from a dead letter.
+-- Deletes up to `limit` retractions of messages that the log would no longer have, and that no dead letter could
+-- bring back.
 DELETE FROM retracted_messages AS d
 USING (
     SELECT r.shard_id, r.id_seq

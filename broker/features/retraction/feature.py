@@ -1,4 +1,4 @@
-"""Registers retracting and replacing messages."""
+"""Registers the calls that retract and replace messages."""
 
 from broker.core.context.core import Core
 from broker.core.process.next_due import NextDue
@@ -10,5 +10,5 @@ from broker.features.retraction.service import RetractionService
 
 
 def register(core: Core, *, preparation: Preparation, next_due: NextDue) -> Feature:
-    """`next_due` receives the times at which delayed messages are due."""
+    """Registers the feature.  `next_due` receives the times at which delayed messages are due."""
     return Feature(rpcs=make_rpcs(RetractionService(core, preparation, next_due)), clean_ups=[delete_retractions])

@@ -1,4 +1,5 @@
--- Which messages the filters of some subscriptions leave out; each message stands at a publish time and a sequence.
+-- Returns which messages the filters of subscriptions leave out.  Each message is given by its publish time and
+-- sequence.
 -- parameters: shard_id int8, subscription_ids int8[], publish_times timestamptz[], seqs int8[]
 -- columns: subscription_id, seq
 WITH found AS MATERIALIZED (

@@ -1,5 +1,6 @@
--- Messages that are not out any more go out of rows that hold keys, without an ack; the attempts stay as they are.  Where
--- a key waited for none but these it is due now (`goes_on`), or once what is out of it is acked (`without_retry`).
+-- Removes messages that are no longer outstanding from rows that hold ordering keys, without an ack; the delivery
+-- attempts remain.  If a key waited only for these messages, the row is due now (`goes_on`), or once its
+-- outstanding messages are acked (`without_retry`).
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     goes_on bool[], without_retry bool[]
 UPDATE delivery_attempts AS d

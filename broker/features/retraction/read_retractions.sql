@@ -1,5 +1,5 @@
--- What is known of retracted messages, each by what its id is made of or by where it stood; with the number that it was
--- given here.
+-- Returns the retractions of messages, each found by the sequence in its id or by its sequence in the log; `number`
+-- is the number that was given for the message.
 -- parameters: shard_ids int8[], id_seqs int8[], seqs int8[], numbers int8[]
 -- columns: number, shard_id, id_seq, seq, publish_time, retracted_at, retracted_by, head, states,
 --     replacement_shard_id, replacement_id_seq, cancelled

@@ -1,4 +1,5 @@
--- Where messages stand that came later, by what their ids are made of.
+-- Returns the sequences of messages that were scheduled and have been published since, by the sequences in their
+-- ids.
 -- parameters: shard_ids int8[], id_seqs int8[]
 -- columns: shard_id, id_seq, seq
 SELECT i.shard_id, i.id_seq, i.seq

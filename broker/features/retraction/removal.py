@@ -190,7 +190,10 @@ async def _write(
     seqs: Mapping[Id, int],
     shards: Mapping[int, _Shard],
 ) -> dict[Id, Retraction]:
-    """Raises Aborted (some of the messages are no longer in the log)."""
+    """Writes the retractions, and removes the messages from the log and from delivery attempts.
+
+    Raises Aborted (some of the messages are no longer in the log).
+    """
     changed = {shard_id for shard_id, shard in shards.items() if shard.messages} | {each for each, _ in taken}
     if not changed:
         return {}
@@ -248,12 +251,12 @@ def _out_of_rows(shard: _Shard, now: datetime) -> Iterator[Bound]:
 
 
 def _goes_on(row: Any, ordinals: Collection[int]) -> bool:
-    """Whether what is left of a row is delivered without a retry delay, as its deadline has not passed."""
+    """Returns whether the rest of a row is delivered without a retry delay, as its deadline has not passed."""
     return row.status != "delivering" and row.open.index("1") in ordinals
 
 
 def _first_back(row: Any) -> int:
-    """Returns the ordinal of the first message that came back while others of its key are out."""
+    """Returns the ordinal of the first message that was returned while others of its key are outstanding."""
     return int(row.open.find("1", row.out_count))
 
 
@@ -322,7 +325,7 @@ def _outcome(
 def _by_name(
     ids: Sequence[Id], seqs: Mapping[Id, int], known: Mapping[Id, Retraction], shards: Mapping[int, _Shard]
 ) -> dict[str, dict[Id, StateWhenRetracted]]:
-    """Returns states by subscription name, for earlier retractions those of that time."""
+    """Returns states by subscription name; earlier retractions have the states of their time."""
     states: dict[str, dict[Id, StateWhenRetracted]] = {}
     for id_ in ids:
         if id_ not in seqs:

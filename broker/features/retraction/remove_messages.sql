@@ -1,7 +1,7 @@
--- Takes messages out of message_batches, or of straggler_batches (statements.hot_of): what else a batch has stands on as
--- before it or after it, with gaps as a topic's transforms leave them.  It runs under the locks of all cursors of the
--- shard and of its head, so no claim has looked at a batch that it is yet to read (docs/decisions/0048).  Returns the
--- sequences that it has taken out.
+-- Removes messages from message_batches, or from straggler_batches (statements.hot_of).  The remaining messages of
+-- a batch become new batches before and after the removed ones; their sequences have gaps, as a topic's transforms
+-- leave them too.  The statement runs under the locks of all cursors of the shard and of its head, so no claim has
+-- looked up a batch that it has yet to read (docs/decisions/0048).  Returns the sequences of the removed messages.
 -- parameters: shard_id int8, publish_times timestamptz[], seqs int8[]
 -- columns: seq
 WITH asked AS MATERIALIZED (

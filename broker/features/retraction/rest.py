@@ -1,4 +1,4 @@
-"""Retracting and replacing messages, extensions."""
+"""The calls that retract and replace messages, extensions."""
 
 from collections import Counter
 from typing import Any
@@ -64,7 +64,7 @@ _replace = msgspec.json.Decoder(ReplaceRequest)
 
 
 def decode_retract(body: bytes) -> tuple[list[str], Safeguards]:
-    """The ids, and what is asked besides.  Raises InvalidArgument."""
+    """Decodes the ids and the safeguards.  Raises InvalidArgument."""
     request = decode_request(_retract, body)
     return request.message_ids, request.safeguards()
 
@@ -80,7 +80,7 @@ def decode_replace(body: bytes) -> tuple[str, NewMessage]:
 
 
 def retracted_json(done: Retracted) -> dict[str, Any]:
-    """What became of each, and by subscription the ids of those that stood alike."""
+    """Encodes the outcome of each message, and by subscription the ids of the messages in each state."""
     body: dict[str, Any] = {"results": [{"messageId": id_, "outcome": what} for id_, what in done.outcomes.items()]}
     body["counts"] = {outcome: str(count) for outcome, count in Counter(done.outcomes.values()).items()}
     subscriptions = []
@@ -93,7 +93,7 @@ def retracted_json(done: Retracted) -> dict[str, Any]:
 
 
 def replaced_json(done: Retracted) -> dict[str, Any]:
-    """The same of one message, and the id of what stands in its place."""
+    """Encodes the outcome of one message, and the id of the message in its place."""
     body = retracted_json(done)
     [result] = body.pop("results")
     del body["counts"]

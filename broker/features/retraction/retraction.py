@@ -1,4 +1,4 @@
-"""Retraction: a message is withdrawn by whoever publishes, and never handed out again (J6)."""
+"""Retraction: a publisher withdraws a message, which is never delivered again (J6)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MAX_ANSWERS = 100_000  # of one call: so many messages times so many subscriptio
 
 
 class StateWhenRetracted(StrEnum):
-    """The delivery state of a message when it was retracted, as answers and `retracted_messages` have it."""
+    """The delivery state of a message when it was retracted, as in responses and `retracted_messages`."""
 
     NEVER_DELIVERED = "neverHandedOut"
     RETURNED = "returned"  # it was delivered, and would have been redelivered
@@ -24,9 +24,9 @@ class StateWhenRetracted(StrEnum):
 
 
 def state_when_retracted(state: DeliveryState, attempts: int) -> StateWhenRetracted | None:
-    """Returns what is recorded of a message in a state, after so many attempts.
+    """Returns the state that is recorded of a message after so many attempts.
 
-    None: it was published before the subscription was created.
+    Returns None if the message was published before the subscription was created.
     """
     if state is DeliveryState.BEFORE_SUBSCRIPTION:
         return None
@@ -70,7 +70,10 @@ class Retracted:
 
 
 def check_retraction(message_ids: Sequence[str], at: str) -> None:
-    """`at`: the field that has them, with {} for the index.  Raises InvalidArgument."""
+    """Checks the ids of messages to retract.  `at`: the field that has them, with {} for the index.
+
+    Raises InvalidArgument.
+    """
     count = len(message_ids)
     if not 1 <= count <= MAX_RETRACTED:
         raise InvalidArgument(f"messageIds has {count} ids, from 1 to {MAX_RETRACTED:,} are needed.")
@@ -79,7 +82,9 @@ def check_retraction(message_ids: Sequence[str], at: str) -> None:
 
 
 def check_answers(messages: int, subscriptions: int) -> None:
-    """Raises InvalidArgument: the answer says how each message stands with each subscription."""
+    """Raises InvalidArgument if there are too many messages and subscriptions: the response has a state for each
+    pair.
+    """
     if messages * subscriptions > MAX_ANSWERS:
         raise InvalidArgument(
             f"messageIds has {messages} ids, the maximum is {max(MAX_ANSWERS // subscriptions, 1):,} for a topic "
@@ -88,6 +93,6 @@ def check_answers(messages: int, subscriptions: int) -> None:
 
 
 def of_another_topic(at: str, text: str, topic: str) -> InvalidArgument:
-    """`topic`: its name; "": the caller is not told."""
+    """Returns the error for a message of another topic.  `topic`: its name; "": the error does not name it."""
     whose = f"of {topic}" if topic else "of another topic"
     return InvalidArgument(f"Invalid value at '{at}': the message is {whose} (messageId={text}).")

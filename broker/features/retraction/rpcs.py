@@ -1,4 +1,4 @@
-"""The rows of calls: retracting and replacing messages."""
+"""The rows of the table of calls that retract and replace messages."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Retracting messages of a topic, and publishing in their place; extensions (J6)."""
+"""Retracts messages of a topic, and publishes others in their place; extensions (J6)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,11 +37,11 @@ _TRIES = 5  # of a call that met somebody else
 
 
 class _TopicChanged(Exception):
-    """It takes nothing any more as it was known; nothing has changed."""
+    """Raised if the topic, as this process knew it, accepts no messages any more.  Nothing has changed."""
 
 
 class RetractionService:
-    """It is done when the call is answered."""
+    """The retractions of messages.  They are complete when the call returns."""
 
     def __init__(self, core: Core, preparation: Preparation, next_due: NextDue) -> None:
         self._database = core.database
@@ -62,11 +62,11 @@ class RetractionService:
         may_see: AskPermission,
         safeguards: Safeguards = UNGUARDED,
     ) -> Retracted:
-        """From the answer on nobody is handed any of these messages.
+        """Retracts messages.  Once it has returned, none of them is delivered any more.
 
-        `may_see` raises PermissionDenied of subscriptions and topics that are not shown.  Raises InvalidArgument
-        (the ids), NotFound (no topic), Aborted (others were at the same messages again and again; there are not as
-        many as were expected); and Undone (what it would do, if that is all that was asked for).
+        `may_see` raises PermissionDenied for subscriptions and topics whose names the caller may not see.  Raises
+        InvalidArgument (the ids), NotFound (no topic), Aborted (concurrent changes of the same messages again and
+        again; the count is not the expected one); and Undone (a preview, if the caller asked only for that).
         """
         given = await self._checked(topic_name, message_ids, "messageIds[{}]", may_see)
         done = await self._retract(list(dict.fromkeys(given.values())), by, safeguards)
@@ -78,10 +78,11 @@ class RetractionService:
     async def replace(
         self, topic_name: str, old_id: str, message: NewMessage, *, by: str = "", may_see: AskPermission
     ) -> Retracted:
-        """Retract a message and publish another in its place: both or neither, and once however often it is asked.
+        """Retracts a message and publishes another in its place: both or neither, and once however often it is
+        called.
 
-        Raises besides what a publish does FailedPrecondition (it was retracted without being replaced, or is not
-        retained: nothing is published), NotFound (no topic, no such message).
+        Raises, in addition to the errors of a publish, FailedPrecondition (the message was retracted without being
+        replaced, or is not retained: nothing is published), NotFound (no topic, no such message).
         """
         given = await self._checked(topic_name, [old_id], "messageId", may_see)
         id_ = given.get(old_id)
@@ -119,7 +120,7 @@ class RetractionService:
     async def _checked(
         self, topic_name: str, message_ids: Sequence[str], at: str, may_see: AskPermission
     ) -> dict[str, Id]:
-        """The ids that may be of the topic.  Raises InvalidArgument, NotFound."""
+        """Returns the ids that may belong to the topic.  Raises InvalidArgument, NotFound."""
         check_retraction(message_ids, at)
         given = {text: parse_message_id(text) for text in message_ids}
         async with self._database.transaction() as connection:
@@ -144,7 +145,7 @@ class RetractionService:
         return await in_hot_transaction(self._database, act)
 
     async def _replace(self, id_: Id, prepared: Prepared, by: str) -> tuple[Done, Id]:
-        """In one transaction; and what stands in the message's place.
+        """Replaces a message in one transaction.  Returns the result, and the id of the message in its place.
 
         Raises PartitionMissing, _TopicChanged, Aborted, FailedPrecondition, NotFound.
         """
@@ -159,7 +160,7 @@ class RetractionService:
         return done, new
 
     async def _append(self, connection: HotConnection, part: Part) -> int:
-        """Returns what the id of the message is made of."""
+        """Publishes the message.  Returns the sequence that its id contains.  Raises _TopicChanged."""
         try:
             answers = await append_to_shards(
                 connection, batches={part.shard_id: [part.batch]}, now=self._clock.now()
@@ -190,7 +191,10 @@ class RetractionService:
 async def _check_topic(
     topic: Topic, message_ids: Sequence[str], names: Mapping[int, str], at: str, may_see: AskPermission
 ) -> None:
-    """Raises InvalidArgument, which names the topic only if it is of the same project and the caller may see it."""
+    """Raises InvalidArgument for messages of other topics.
+
+    The error names the other topic only if it is of the same project and the caller may see it.
+    """
     for index, text in enumerate(message_ids):
         name = names.get(parse_message_id(text)[0])
         if name is not None:
@@ -199,7 +203,7 @@ async def _check_topic(
 
 
 def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:
-    """What was published in its place by the same call before.  Raises FailedPrecondition, NotFound."""
+    """Returns the message that an earlier call has published in its place.  Raises FailedPrecondition, NotFound."""
     text = message_id(*id_)
     if done.outcomes[id_] is Outcome.UNKNOWN:
         raise _unknown(topic_name, text)
@@ -216,7 +220,7 @@ def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:
 
 
 async def _answer(given: dict[str, Id], done: Done, may_see: AskPermission) -> Retracted:
-    """By the ids that may be of the topic."""
+    """Returns the outcomes and states of the ids that may belong to the topic."""
     states = {}
     for name, some in sorted(done.states.items()):
         if await is_permitted(may_see, name):

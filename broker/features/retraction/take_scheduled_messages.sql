@@ -1,5 +1,5 @@
--- Messages that are to come later never come: those of these that wait still.  It waits for whoever is appending some
--- just now.
+-- Removes those of these messages that are still scheduled, so that they are never published.  Waits for
+-- transactions that are publishing any of them.
 -- parameters: shard_ids int8[], id_seqs int8[]
 -- columns: shard_id, id_seq, accepted_at
 DELETE FROM scheduled_messages AS m

@@ -8,5 +8,5 @@ from broker.features.search.service import SearchService
 
 
 def register(core: Core, *, turns: ResourceTurns) -> Feature:
-    """`turns` are those of calls that read much."""
+    """Registers the feature.  `turns` are those of calls that read much."""
     return Feature(rpcs=make_rpcs(SearchService(core.database, core.clock, turns)))

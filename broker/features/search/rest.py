@@ -1,4 +1,4 @@
-"""Searching a project, an extension."""
+"""The call that searches a project, an extension."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -56,7 +56,10 @@ def result_json(result: Result) -> Mapping[str, str]:
 
 
 async def _scope_of(call: Call) -> Scope:
-    """Raises PermissionDenied if the caller may list nothing of the project, Unauthenticated, Unavailable."""
+    """Returns what the caller may find.
+
+    Raises PermissionDenied (the caller may list no resource of the project), Unauthenticated, Unavailable.
+    """
     names: dict[ResultKind, Collection[str] | None] = {ResultKind.MESSAGE: None}
     refused = None
     for kind, needs in NEEDED.items():

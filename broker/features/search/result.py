@@ -1,4 +1,4 @@
-"""The results of a search, and where it continues."""
+"""The results of a search, and the position where it continues."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MAX_EXAMINED = 20_000  # rows that a call compares with the text; the next page 
 
 
 class ResultKind(StrEnum):
-    """In the order of results."""
+    """The kinds of results, in the order in which results are returned."""
 
     MESSAGE = "MESSAGE"
     TOPIC = "TOPIC"
@@ -29,8 +29,10 @@ class ResultKind(StrEnum):
 
 
 class Result(NamedTuple):
-    """`name`: of the resource; of a policy: of the resource that has it.  `field`: which field has the text;
-    `value`: the value of that field.
+    """A resource, message or policy that was found.
+
+    `name`: the name of the resource; of a policy, the resource that has it.  `field`: the field that contains the
+    text; `value`: the value of that field.
     """
 
     kind: ResultKind
@@ -44,7 +46,7 @@ class Scope:
     """The resources of a project that a caller may find.
 
     `names`: by each kind that is searched, the full names that may be found (None: all).  `policies_of`: the
-    collections whose policies are searched; "": that of the project.
+    collections whose policies are searched; "" is the policy of the project itself.
     """
 
     project: str
@@ -57,7 +59,11 @@ class Scope:
 
 
 class Step(NamedTuple):
-    """A part of a search.  `is_exact`: finds the resource with the text as its id or its name."""
+    """A part of a search.
+
+    `is_exact`: it finds the resource whose id or name is the text; otherwise it finds resources that contain the
+    text.
+    """
 
     kind: ResultKind
     is_exact: bool
@@ -72,7 +78,7 @@ STEPS = (
 class SearchPage(NamedTuple):
     """A page of a search: at most `size` results.
 
-    They are those of STEPS[step] with keys greater than `after`, and then those of the later steps.
+    It has the results of STEPS[step] with keys greater than `after`, and then those of the later steps.
     """
 
     size: int
@@ -92,7 +98,7 @@ def parse_search_page(size: int, token: str) -> SearchPage:
 
 
 def parse_text(text: str) -> str:
-    """The text that is searched, without space around it.  Raises InvalidArgument."""
+    """Returns the text to search for, without surrounding space.  Raises InvalidArgument."""
     text = text.strip()
     if not text:
         raise InvalidArgument("q must be given: a part of a name, a label or a principal, or a message id (q=).")

@@ -18,10 +18,11 @@ _LABELS = """
 
 
 class _Source(NamedTuple):
-    """`rows`: the rows of a project with their keys; `fields`: the names and values of the fields of such a row.
+    """The SQL that reads the resources of a kind.
 
-    `collection`: the names of the project's resources of this kind begin with it.  `prefix`: what a name has before
-    the key, where that is not empty.
+    `rows` selects the rows of a project with their keys; `fields` selects the names and values of the fields of
+    such a row.  `collection`: the names of the project's resources of this kind begin with it.  `prefix`: the part
+    of a name before the key, where there is one.
     """
 
     collection: str
@@ -31,7 +32,10 @@ class _Source(NamedTuple):
 
 
 def _named(collection: str, table: str, *, more: str = "key", also: str = "", fields: str = "") -> _Source:
-    """Rows with the full name in `name`; `more`: other columns that `fields` reads; `also`: another condition."""
+    """Returns the source of a table with full names in the column `name`.
+
+    `more`: other columns that `fields` reads; `also`: an additional condition.
+    """
     columns = "name AS key" if more == "key" else f"name AS key, {more}"
     return _Source(collection, f"SELECT {columns} {_NAMED.format(table=table)} {also}", _ID + fields)
 
@@ -122,7 +126,7 @@ _FIND_EXACT, _FIND_CONTAINING = _statements(_EXACT), _statements(_CONTAINING)
 
 
 class Compared(NamedTuple):
-    """`examined` rows were compared; `last`: the key of the last of them."""
+    """The results among `examined` rows.  `last`: the key of the last of these rows."""
 
     results: Sequence[tuple[str, Result]]
     examined: int
@@ -130,7 +134,7 @@ class Compared(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A text, in what a caller may find."""
+    """A text, and the resources that a caller may find."""
 
     scope: Scope
     text: str
@@ -140,7 +144,7 @@ class Query(NamedTuple):
 async def find_exact(
     connection: ResourceConnection, query: Query, kind: ResultKind, *, after: str, limit: int
 ) -> Sequence[tuple[str, Result]]:
-    """Up to `limit` resources of a kind whose id or full name is the text, with their keys, by key."""
+    """Returns up to `limit` resources of a kind whose id or full name is the text, with their keys, by key."""
     values = _values(query, kind) | {"after": after, "limit": limit}
     keys = (await connection.scalars(_FIND_EXACT[kind, values["only"] is not None], values)).all()
     field = "email" if kind is ResultKind.SERVICE_ACCOUNT else "name"
@@ -150,7 +154,9 @@ async def find_exact(
 async def find_containing(
     connection: ResourceConnection, query: Query, kind: ResultKind, *, after: str, limit: int, budget: int
 ) -> Compared:
-    """Up to `limit` resources of a kind that have the text in a field, among the next `budget` ones by key."""
+    """Returns up to `limit` resources of a kind with the text in a field, among the next
+    `budget` resources by key.
+    """
     pattern = f"%{escape_like(query.text)}%"
     values = _values(query, kind) | {"after": after, "limit": limit, "budget": budget, "pattern": pattern}
     *found, (last, _, _, count) = (
@@ -183,5 +189,5 @@ def _values(query: Query, kind: ResultKind) -> dict[str, Any]:
 
 
 def _exact_names(searched: str, within: str, project: str) -> Collection[str]:
-    """The full names that a text may be: an id, a name within the project, or a full name."""
+    """Returns the full names that a text may stand for as an id, a name within the project, or a full name."""
     return {searched, f"{project}/{searched}", f"{within}/{searched}"}

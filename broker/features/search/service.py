@@ -21,7 +21,9 @@ HungUp = Callable[[], Awaitable[None]]
 
 
 class Results(NamedTuple):
-    """A page; there may be more results as long as there is a `next_page_token`, even if the page is empty."""
+    """A page of results.  There may be more results if `next_page_token` is not empty, even if
+    the page is empty.
+    """
 
     results: list[Result]
     next_page_token: str
@@ -29,7 +31,7 @@ class Results(NamedTuple):
 
 @dataclass
 class _Progress:
-    """`budget`: rows that the call may still examine."""
+    """The state of a search.  `budget`: the number of rows that the call may still examine."""
 
     page: SearchPage
     results: list[Result]
@@ -41,12 +43,14 @@ class _Progress:
 
 
 class SearchService:
-    """Searches; nothing is changed, locked or delivered."""
+    """The search.  It only reads: it changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, turns: ResourceTurns, *, max_examined: int = MAX_EXAMINED
     ) -> None:
-        """`turns` are those of calls that read much.  `max_examined`: rows that a call compares with the text."""
+        """`turns` are those of calls that read much.  `max_examined`: the most rows that a call compares with the
+        text.
+        """
         self._max_examined = max_examined
         self._database = database
         self._clock = clock
@@ -55,10 +59,10 @@ class SearchService:
     async def search(
         self, scope: Scope, text: str, page: SearchPage, *, may_read: AskPermission, hung_up: HungUp | None = None
     ) -> Results:
-        """Finds the resources of a project whose id or full name is the text, and then those that have it in a
+        """Finds the resources of a project whose id or full name is the text, and then those with the text in a
         field.
 
-        `may_read` raises PermissionDenied of topics whose messages the caller may not read.  A call whose caller
+        `may_read` raises PermissionDenied for topics whose messages the caller may not read.  A call whose caller
         hangs up while it waits (`hung_up()` completes) does not begin.  Raises InvalidArgument, Unavailable (too
         many such calls).
         """
@@ -73,7 +77,7 @@ class SearchService:
         return Results(progress.results, token)
 
     async def _find_message(self, project: str, text: str, may_read: AskPermission) -> list[Result]:
-        """The message with this id, if the log of one of the project's topics has it."""
+        """Returns the message with this id, if the log of one of the project's topics contains it."""
         try:
             shard_id, id_seq = parse_message_id(text)
         except InvalidArgument:
@@ -89,7 +93,9 @@ class SearchService:
 
 
 async def _search(connection: ResourceConnection, query: Query, progress: _Progress) -> str:
-    """Adds results until the page is full or the budget is used up; the token of the next page, if there is one."""
+    """Adds results until the page is full or the budget is used up.  Returns the token of the next page, if there
+    is one.
+    """
     for number, step in enumerate(STEPS):
         if number < progress.page.step or step.kind not in query.scope.names or step.kind is ResultKind.MESSAGE:
             continue

@@ -98,13 +98,13 @@ class CounterBook:
         )
 
     def block(self, kind: str, process: int, entry: int) -> memoryview:
-        """The slots of an entry that this process writes."""
+        """Returns the slots of an entry of a process, which alone writes them."""
         slots = self._layouts[kind].slots
         start = self._blocks_at[kind] + (process * self._entries + entry) * slots * _SLOT_BYTES
         return memoryview(self._map)[start : start + slots * _SLOT_BYTES].cast("Q")
 
     def written(self, kind: str, process: int, *, first: int, last: int) -> memoryview:
-        """The slots of the entries from `first` to `last`, one entry after the other."""
+        """Returns the slots of the entries from `first` to `last`, one entry after the other."""
         slots = self._layouts[kind].slots
         start = self._blocks_at[kind] + (process * self._entries + first) * slots * _SLOT_BYTES
         return memoryview(self._map)[start : start + (last - first + 1) * slots * _SLOT_BYTES]
@@ -165,24 +165,26 @@ class CounterBook:
                 yield name, entry
 
     def name(self, kind: str, entry: int) -> str:
-        """What an entry counts; "" if it is free."""
+        """Returns the name that an entry counts; "" if the entry is free."""
         return self._read_name(kind, entry)[1]
 
     def taken(self, kind: str) -> int:
-        """The last entry that was ever taken."""
+        """Returns the last entry that was ever taken."""
         return self._head(kind)[0]
 
     def version(self, kind: str) -> int:
-        """A number that grows whenever an entry that was taken once gets another name, or none."""
+        """Returns a number that grows whenever an entry that was taken once gets another name, or none."""
         return self._head(kind)[1]
 
     def totals(self, kind: str, entry: int) -> list[int]:
-        """The slots of an entry, of all processes together."""
+        """Returns the slots of an entry, summed over all processes."""
         blocks = [self.block(kind, process, entry) for process in range(self.processes)]
         return blocks[0].tolist() if len(blocks) == 1 else [sum(slots) for slots in zip(*blocks, strict=True)]
 
     def totals_of_other(self, kind: str) -> list[int]:
-        """The sum of all that has no series of its own; it is read again if entries are emptied meanwhile."""
+        """Returns the sum of all entries that have no series of their own; reads it again if entries are emptied
+        meanwhile.
+        """
         for _ in range(_MOST_READS):
             version = self.version(kind)
             blocks = [self.totals(kind, 0), self._emptied(kind).tolist()]
@@ -192,7 +194,9 @@ class CounterBook:
         return [sum(slots) for slots in zip(*blocks, strict=True)]
 
     def keep_only(self, kind: str, names: Collection[str]) -> None:
-        """Empty the entries of what is not among these, and was not a while ago."""
+        """Empties the entries of names that are not among these and were first missed more than
+        REUSE_SECONDS ago.
+        """
         now = time.monotonic()  # the same in all processes
         gone: list[int] = []
         with self._locked():
@@ -233,7 +237,7 @@ class CounterBook:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _head(self, kind: str) -> tuple[int, int]:
-        """How many entries were ever taken, and the version of these."""
+        """Returns the number of entries that were ever taken, and their version."""
         taken, version = _HEAD.unpack_from(self._map, self._names_at[kind])
         return taken, version
 

@@ -1,4 +1,4 @@
-"""What all processes of a broker have counted since the last reading, by the names of resources."""
+"""Reads what all processes of a broker have counted since the last reading, by the names of resources."""
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
@@ -15,7 +15,9 @@ Counted = tuple[str, int]  # the name of a resource, and the number of a counter
 
 @dataclass(slots=True)
 class _Seen:
-    """What was read last of a kind: the names of its entries, and by process their slots, _AT_A_TIME together."""
+    """The last reading of a kind: the names of its entries, and by process their slots, _AT_A_TIME entries
+    together.
+    """
 
     names: list[str]
     slots: list[list[bytes]]
@@ -24,12 +26,14 @@ class _Seen:
 
 
 class CounterDeltas:
-    """Compares the counters of a book with what they were.  Whoever counts does nothing for it."""
+    """Compares the counters of a book with their values at the last reading.  Costs the processes that count
+    nothing.
+    """
 
     def __init__(self, book: CounterBook, counters: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         """`counters`: by kind the slots of the counters to read, each with a number for the caller.
 
-        What was counted before is no delta.
+        Counts from before this call are not part of any delta.
         """
         self._book = book
         self._slots = {kind: itemgetter(*(slot for slot, _ in pairs)) for kind, pairs in counters.items()}
@@ -45,7 +49,7 @@ class CounterDeltas:
                 groups[:] = [self._written(kind, process, number) for number in range(len(groups))]
 
     def read(self) -> Generator[int, None, Counter[Counted]]:
-        """What was counted since the last reading, in steps: each yield says what the next one costs."""
+        """Reads what was counted since the last reading, in steps; each yield is the cost of the next step."""
         found: Counter[Counted] = Counter()
         for kind, seen in self._seen.items():
             self._read_names(kind)
@@ -72,13 +76,13 @@ class CounterDeltas:
                         found[name, number] += new - old if new > old else new  # fewer: the entry was emptied
 
     def _written(self, kind: str, process: int, group: int) -> bytes:
-        """A copy: the process that writes it does not wait."""
+        """Returns a copy, because the process that writes the slots does not wait."""
         first = 1 + group * _AT_A_TIME
         last = min(first + _AT_A_TIME - 1, self._book.capacity)
         return bytes(self._book.written(kind, process, first=first, last=last))
 
     def _read_names(self, kind: str) -> None:
-        """The names that are new, or all, if some have changed: what had another name was counted from 0 on."""
+        """Reads the new names, or all names if some have changed.  An entry with another name counts from 0."""
         seen, book = self._seen[kind], self._book
         version = book.version(kind)
         if version != seen.version:

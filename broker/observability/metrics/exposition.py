@@ -23,7 +23,7 @@ _LABELS: Mapping[str, Sequence[str]] = {
 
 
 def labels_of(kind: str, name: str) -> Sequence[str]:
-    """The values of a kind's labels for a full name: its project and its id."""
+    """Returns the values of a kind's labels for a full name: its project and its id."""
     if not _LABELS[kind]:
         return ()
     if name == OTHER:
@@ -60,7 +60,7 @@ class BookCollector:
             yield gauge
 
     def _totals(self, kind: str) -> Iterator[tuple[str, list[int]]]:
-        """What is counted by name, with the names that have no series of their own as OTHER."""
+        """Yields the counts by name; those of names without series of their own are summed as OTHER."""
         for name, entry in self._book.names(kind):
             if 0 < entry <= self._book.series:
                 yield name, self._book.totals(kind, entry)
@@ -68,7 +68,7 @@ class BookCollector:
 
 
 def expose(collector: BookCollector, accept: str) -> tuple[bytes, str]:
-    """The body for a request with this `Accept`, and its Content-Type."""
+    """Returns the body for a request with this `Accept` header, and its Content-Type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(cast(Collector, collector))  # it has private names of its own: no base of ours
     encode, content_type = choose_encoder(accept)

@@ -11,14 +11,14 @@ from broker.model.page import check_page_size
 
 
 def decode_page_parameters(query: Mapping[str, str]) -> tuple[int, str]:
-    """pageSize (0 if absent) and pageToken, in either spelling.  Raises InvalidArgument."""
+    """Decodes pageSize (0 if absent) and pageToken, in either spelling.  Raises InvalidArgument."""
     size = query.get("pageSize", query.get("page_size", ""))
     token = query.get("pageToken", query.get("page_token", ""))
     return parse_int32(size, "pageSize") if size else 0, token
 
 
 def decode_preview_bytes(query: Mapping[str, str], *, default: int = WHOLE) -> int:
-    """How much of the data of each message a list of messages shows, by previewBytes.
+    """Decodes previewBytes: how many bytes of the data of each message a list of messages shows.
 
     Raises InvalidArgument.
     """
@@ -37,7 +37,7 @@ def decode_list_size(query: Mapping[str, str]) -> int:
 
 
 def encode_list(key: str, items: Sequence[Any], next_page_token: str) -> bytes:
-    """A list response; empty parts are left out."""
+    """Encodes a list response; empty parts are left out."""
     body: dict[str, Any] = {key: items} if items else {}
     if next_page_token:
         body["nextPageToken"] = next_page_token

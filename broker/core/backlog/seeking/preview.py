@@ -39,7 +39,7 @@ class Preview:
 
     @property
     def count(self) -> int:
-        """How many messages come again or are skipped."""
+        """The number of messages that are delivered again or skipped."""
         return self.again.messages + self.skipped.messages
 
 

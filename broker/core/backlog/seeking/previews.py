@@ -30,10 +30,11 @@ _Run = tuple[datetime, datetime, str, str | None]  # publish times, sequences, a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is looked at of a shard; beyond, what is told is an estimate.
+    """Limits on what a preview reads of a shard.  If there is more, its result is an estimate.
 
-    `messages` are looked at one by one, and fewer if a filter reads bodies, unless it `is_exact`.  Up to so many
-    `batches` are counted without reading messages, where it is clear that all of theirs are skipped.
+    `messages`: how many messages are compared one by one; fewer if a filter reads bodies, unless `is_exact`.
+    `batches`: how many batches are counted without reading their messages, where it is clear that all of these are
+    skipped.
     """
 
     messages: int = MAX_PREVIEWED
@@ -62,7 +63,7 @@ class Holding:
         return seq >= self.next_seq or seq in self.out or self._waits(seq, key)
 
     def is_redriven(self, seq: int, key: str | None) -> bool:
-        """Whether a message is delivered however old it is."""
+        """Returns whether a message is delivered however old it is."""
         return seq in self.redriven or (key in self.redriven_keys and self._waits(seq, key))
 
     def _waits(self, seq: int, key: str | None) -> bool:
@@ -152,7 +153,9 @@ async def compare(
 
 
 def _skips_all(seek: ShardSeek, before: Holding, after: Holding) -> bool:
-    """Whether all that is retained between the two positions was to come, and does not any more."""
+    """Returns whether the seek skips all retained messages between the two positions, which had not been claimed
+    before.
+    """
     if seek.filter_path is not None or after.next_seq <= before.next_seq:
         return False
     ends = (end for ranges in after.waiting.values() for _, end in ranges)
@@ -162,7 +165,9 @@ def _skips_all(seek: ShardSeek, before: Holding, after: Holding) -> bool:
 async def _measure_batches(
     connection: ResourceConnection, seek: ShardSeek, first: _Position, last: _Position, most: int
 ) -> tuple[int, int, datetime | None, int]:
-    """Messages between two positions, their bytes, the newest publish time, and how many batches were looked at."""
+    """Returns the number and bytes of the messages between two positions, the newest publish time, and the number
+    of batches read.
+    """
     asked = {
         "shard_id": seek.shard_id,
         "from_publish_time": first[0],
@@ -210,7 +215,8 @@ async def _gone(
 class _Counting:
     """The counts of a preview, with each message once.
 
-    `region`: between the positions of the cursor before and after the seek, and the time that was sought.
+    `region`: the sequences between the positions of the cursor before and after the seek and the position of the
+    time that was sought.
     """
 
     seek: ShardSeek

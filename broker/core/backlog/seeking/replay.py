@@ -22,7 +22,7 @@ class ShardReplay:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """How to undo a seek, and until when: `snapshot` holds the previous position of the subscription."""
+    """The means to undo a seek until a time: `snapshot` holds the previous position of the subscription."""
 
     snapshot: str
     until: datetime

@@ -150,7 +150,9 @@ class SeekService:
     async def _hold(
         self, connection: ResourceConnection, subscription: Subscription
     ) -> tuple[Sequence[ShardSeek], Sequence[Holding | None]]:
-        """What it has of each shard, which stays so until the transaction ends or changes it."""
+        """Reads the messages that a subscription has in each shard; nobody else changes them until the transaction
+        ends.
+        """
         shards = self._seeks(subscription)
         return shards, [await read_holding(connection, shard) for shard in shards]
 
@@ -353,7 +355,9 @@ async def _compared(
     time: datetime | None,
     effort: Effort = FOR_PREVIEWS,
 ) -> SeekPreview:
-    """What the transaction has changed of these shards since it read them."""
+    """Compares these shards with what they were `before`, as the transaction read them, and returns the
+    differences.
+    """
     found = []
     for shard, had in zip(shards, before, strict=True):
         has = await read_holding(connection, shard)

@@ -19,12 +19,12 @@ ARGUMENTS = (ACCOUNT, click.argument("key_id", metavar="ID"))
 
 
 def key_name(session: Session, account: str, key_id: str) -> str:
-    """The full name of a key.  Raises Misuse."""
+    """Returns the full name of a key.  Raises Misuse."""
     return f"{account_name(session, account)}/keys/{key_id}"
 
 
 def find(session: Session, *, account: str) -> list[Json]:
-    """The keys of an account."""
+    """Returns the keys of an account."""
     with guessing_account(session, account):
         return session.api.all_of(f"{account_name(session, account)}/keys", "keys")
 

@@ -1,6 +1,6 @@
-"""Short names of accounts, members, roles and resources, as commands about callers take them.
+"""Expands the short names of accounts, members, roles and resources that commands accept.
 
-What the API takes is left as it is: whole names, addresses with a domain, roles with a prefix.
+Names in the form of the API stay as they are: full names, addresses with a domain, roles with a prefix.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _FORMS = "projects/PROJECT, topics/ID, subscriptions/ID, snapshots/ID, schemas/I
 
 
 def account_address(session: Session, given: str) -> str:
-    """`billing@shop.iam.broker.internal` for `billing`; an address or a unique id is left as it is.
+    """Returns `billing@shop.iam.broker.internal` for `billing`; an address or a unique id stays as it is.
 
     Raises Misuse.
     """
@@ -37,14 +37,14 @@ def account_address(session: Session, given: str) -> str:
 
 
 def account_name(session: Session, account: str) -> str:
-    """The full name of an account, whatever its project.  Raises Misuse."""
+    """Returns the full name of an account, in any project.  Raises Misuse."""
     address = account_address(session, account)
     return address if address.startswith("projects/") else f"projects/-/serviceAccounts/{address}"
 
 
 @contextmanager
 def guessing_account(session: Session, account: str) -> Iterator[None]:
-    """If the server knows no such service account, the error names one like it."""
+    """Suggests a similar service account in the error if the server does not know this one.  Raises NotThere."""
     try:
         yield
     except Refused as refused:
@@ -58,7 +58,7 @@ def guessing_account(session: Session, account: str) -> Iterator[None]:
 
 @contextmanager
 def guessing_accounts(session: Session, member: str) -> Iterator[None]:
-    """If the server knows no such service account, the error names one like it."""
+    """Suggests a similar service account in the error if the server does not know this one.  Raises NotThere."""
     try:
         yield
     except Refused as refused:
@@ -71,7 +71,7 @@ def guessing_accounts(session: Session, member: str) -> Iterator[None]:
 
 
 def member_of(session: Session, given: str) -> str:
-    """`serviceAccount:billing@shop.iam.broker.internal` for `billing`.  Raises Misuse."""
+    """Returns `serviceAccount:billing@shop.iam.broker.internal` for `billing`.  Raises Misuse."""
     if ":" in given or given in _EVERYBODY:
         return given
     if "@" in given and not is_own_address(given):
@@ -80,7 +80,7 @@ def member_of(session: Session, given: str) -> str:
 
 
 def resource_of(session: Session, given: str) -> str:
-    """`projects/shop/topics/orders` for `topics/orders`.  Raises Misuse."""
+    """Returns `projects/shop/topics/orders` for `topics/orders`.  Raises Misuse."""
     if given.startswith("projects/"):
         return given
     collection, _, name = given.partition("/")
@@ -94,9 +94,9 @@ def resource_of(session: Session, given: str) -> str:
 
 
 def role_of(session: Session, given: str) -> str:
-    """`roles/pubsub.publisher` for `publisher`.  Raises NotThere for a role that the server does not have.
+    """Returns `roles/pubsub.publisher` for `publisher`.  Raises NotThere for a role that the server does not have.
 
-    A caller that may not list roles gives whole names, which the server checks.
+    If the caller may not list roles, it must give full names, which the server checks.
     """
     known = _roles(session)
     if not known:
@@ -116,7 +116,10 @@ def role_of(session: Session, given: str) -> str:
 
 
 def project_role(session: Session, role: str) -> str:
-    """The full name of a role: a predefined one with its prefix, else one of the project's own.  Raises Misuse."""
+    """Returns the full name of a role: a predefined one if it has the prefix, else one of the project's own.
+
+    Raises Misuse.
+    """
     return role if role.startswith("roles/") else full_name(role, "roles", session.short_project)
 
 
@@ -131,7 +134,7 @@ def _roles(session: Session) -> list[str]:
 
 
 def _guess_short(given: str, known: Sequence[str]) -> str:
-    """A guess by the last words of names; it names the whole role."""
+    """Returns a suggestion, made by the last words of names; it contains the full name of the role."""
     by_word = {_short(role): role for role in known}
     guessed = guess(given.rpartition("/")[2].rpartition(".")[2], by_word)
     word = guessed.removeprefix("; did you mean ").removesuffix("?")

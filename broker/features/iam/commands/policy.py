@@ -132,7 +132,7 @@ def _named(session: Session, resource: str, role: str, member: str) -> tuple[str
 
 
 def _change(api: Api, resource: str, edit: Callable[[list[Json]], bool]) -> Shown:
-    """`edit` returns whether it changed anything."""
+    """Changes the policy of a resource with `edit`, which returns whether it changed anything."""
     for _ in range(_ATTEMPTS):
         policy = _read(api, resource)
         if not edit(policy.setdefault("bindings", [])):

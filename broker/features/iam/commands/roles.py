@@ -21,7 +21,7 @@ _description = click.option("--description", metavar="TEXT", help="What it is fo
 
 
 def find(session: Session, *, custom: bool, deleted: bool) -> list[Json]:
-    """The roles that a policy can give."""
+    """Returns the roles that a policy can give."""
     found = [] if custom else session.api.all_of("roles", "roles")
     return found + session.api.all_of(
         f"{session.project}/roles", "roles", {"showDeleted": "true" if deleted else None}
@@ -29,7 +29,7 @@ def find(session: Session, *, custom: bool, deleted: bool) -> list[Json]:
 
 
 def fields(role: Json) -> Json:
-    """A role for people: its permissions come last."""
+    """Returns the fields of a role to show; its permissions come last."""
     rest = {name: value for name, value in role.items() if name not in ("includedPermissions", "etag")}
     return rest | {"permissions": role.get("includedPermissions", [])}
 
@@ -106,7 +106,10 @@ def _fields(title: str | None, description: str | None) -> Json:
 
 
 def _changed(role: Json, added: Sequence[str], removed: Sequence[str]) -> list[str]:
-    """Raises Misuse for a permission to remove that the role does not have."""
+    """Returns the permissions of a role after a change.
+
+    Raises Misuse for a permission to remove that the role does not have.
+    """
     held = list(role.get("includedPermissions", []))
     if missing := [permission for permission in removed if permission not in held]:
         raise Misuse(f"--remove-permission: {leaf(role['name'])} does not have {missing[0]}")
