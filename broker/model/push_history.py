@@ -61,7 +61,7 @@ class BreakerChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushAttemptPage:
-    """At most so many rows, newest first, after one with this minute and status (None: from the newest on)."""
+    """A page of rows, the newest first, after the one with this minute and status (None: from the newest on)."""
 
     size: int
     since: datetime = EVER
