@@ -116,6 +116,33 @@ async def test_a_page_takes_the_same_statements_however_many_there_are(board: Bo
     assert max(before) <= 6
 
 
+async def test_a_page_without_a_filter_reads_subscriptions_by_index(board: Board, log: Log) -> None:
+    await _fill(log)
+    await board.sample()
+    await log.execute("ANALYZE")
+    sent: list[tuple[str, Any]] = []
+
+    def note(*arguments: Any) -> None:
+        sent.append((arguments[2], arguments[3]))
+
+    engine = log.database._engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    first = await board.page(size=50)
+    await board.page(size=50, token=first.next_page_token, order_by="")
+    await board.page(size=50, order_by="subscription desc")
+    event.remove(engine, "before_cursor_execute", note)
+    plans = []
+    async with log.database.transaction() as connection:
+        for statement, given in sent:
+            if "JOIN lag_samples" in statement:
+                rows = await connection.exec_driver_sql(f"EXPLAIN {statement}", given)
+                plans.append("\n".join(row[0] for row in rows))
+    assert len(plans) == 3
+    assert [
+        plan for plan in plans if "Seq Scan on subscriptions" in plan or "Seq Scan on lag_samples" in plan
+    ] == []
+
+
 async def test_subscriptions_at_rest_are_read_in_few_statements_and_not_written(board: Board, log: Log) -> None:
     await _fill(log)
     await log.execute(
