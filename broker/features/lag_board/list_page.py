@@ -126,7 +126,7 @@ def _check(comparison: TextComparison) -> None:
     elif field == AGE:
         age_of(value)
     elif field in STATES:
-        held = [state for state in LagState if state not in HELD_BY_NOTHING]
+        held: list[str] = [state for state in LagState if state not in HELD_BY_NOTHING]
         _one_of(field, value, held if field == "heldBy" else [NOT_SAMPLED, *LagState])
     elif field == "paused":
         _one_of(field, value, ["true", "false"])
