@@ -203,7 +203,7 @@ async def test_turns_are_counted_by_project_and_kind(broker: Running, project: s
     def of(name: str, kind: str, of_project: str = project) -> float:
         return scraped.get(f"pubsub_{name}_total", kind=kind, project=of_project.removeprefix("projects/"))
 
-    assert [of("turns", kind) for kind in ("resource", "publish", "ack", "look")] == [2, 3, 2, 1]
+    assert [of("turns", kind) for kind in ("resource", "publish", "ack", "look")] == [3, 3, 2, 1]
     assert of("turns", "claim") >= 1
     assert 0.02 <= of("turn_wait_seconds", "look") < 600  # seconds, not microseconds
     assert of("turn_held_seconds", "look", other.project) >= 0.02
