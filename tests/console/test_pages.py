@@ -132,6 +132,7 @@ class RecordingApi(Api):
     async def get(self, viewer: Viewer, path: str, query: Mapping[str, str | int] | None = None) -> Json:
         parts, colon, verb = path.partition(":")
         shape = "/".join("*" if index % 2 else part for index, part in enumerate(parts.split("/")))
+        shape = parts if parts.startswith("broker/") else shape  # it names no resource
         found = [route for route in ROUTES if (route.method, route.path) == ("GET", shape + colon + verb)]
         self.called.add(found[0].rpc.name)
         return await super().get(viewer, path, query)
