@@ -104,7 +104,7 @@ EXPECTED = {
     "backlog_messages._LIST_ATTEMPTS": {"delivery_attempts_pkey"},
     "backlog_messages._LIST_HELD": {"delivery_attempts_pkey", "cursors_pkey", "_ordering_key_publish_time_idx"},
     "backlog_messages._LIST_WAITING": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
-    "backlog_messages._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
+    "backlog_messages._READ_BACKLOG_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "dead_letters._READ_DEAD_LETTER_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
