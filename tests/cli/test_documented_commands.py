@@ -35,6 +35,7 @@ PAGES = (
     "command-line.md",
     "declarations.md",
     "deployment.md",
+    "metrics.md",
     "moving-to-your-own-database.md",
     "operations.md",
     "security.md",
@@ -116,6 +117,7 @@ def test_the_command_line(shop: Desk) -> None:
     account = {"accountId": "billing", "serviceAccount": {}}
     _call("POST", f"{shop.environment['BROKER_URL']}/v1/projects/shop/serviceAccounts", account)
     _run_page(shop, "command-line.md")
+    _run_page(shop, "metrics.md")
 
 
 @pytest.mark.slow
@@ -140,6 +142,9 @@ def test_operations(shop: Desk, empty_database_url: str) -> None:
     make_pair().write(shop.directory, "cert")
     (shop.directory / "cert-key.pem").rename(shop.directory / "key.pem")
     shop.environment["BROKER_DATABASE_URL"] = empty_database_url
+    orders = f"{shop.environment['BROKER_URL']}/v1/projects/shop/topics/orders"
+    [message_id] = _call("POST", f"{orders}:publish", {"messages": [{"data": "YQ=="}]})["messageIds"]
+    shop.places["1000000000000042"] = message_id
     _run_page(shop, "operations.md")
 
 
