@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from broker.access.secrets.secrets import Secrets
+from broker.core.backlog.seeking.backlog_loss import measure_backlog
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core
@@ -59,7 +60,7 @@ def topic_service(core: Core) -> TopicService:
 
 @pytest.fixture
 def subscription_service(core: Core) -> SubscriptionService:
-    return SubscriptionService(core, secrets=Secrets())
+    return SubscriptionService(core, secrets=Secrets(), measure_backlog=measure_backlog)
 
 
 def _update(wanted: Topic, *fields: str) -> Update[Topic]:

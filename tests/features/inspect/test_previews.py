@@ -276,3 +276,17 @@ async def _publish_large(log: Log, count: int) -> None:
 @pytest.mark.parametrize(("size", "preview", "cost"), [(100, WHOLE, 100), (100, 0, 0), (100, 10, 19), (5, 10, 5)])
 def test_what_is_read_and_not_shown_counts_a_tenth(size: int, preview: int, cost: int) -> None:
     assert preview_cost(size, preview) == cost
+
+
+async def test_a_preview_does_not_change_whether_a_message_matches_a_filter_of_its_body(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription("large", filter="body.total > 100")
+    await rest.create_subscription("small", filter="body.total <= 100")
+    [message_id] = await rest.publish('{"total": 200}')
+    expected = {rest.subscription("large"): "WAITING", rest.subscription("small"): "FILTERED"}
+    for size in (0, 3, 100):
+        found = await rest.ok("GET", f"{rest.project}/messages/{message_id}?previewBytes={size}")
+        assert {one["subscription"]: one["state"] for one in found["subscriptions"]} == expected, size
+        assert (text(found["message"]), found["dataSize"]) == ('{"total": 200}'[:size], 14)
+    for name, state in expected.items():
+        assert (await rest.ok("GET", f"{name}/messages/{message_id}"))["state"] == state

@@ -36,14 +36,17 @@ async def find_gap(connection: HotConnection, *, shard_id: int, seq: int) -> tup
 async def read_deliveries(
     connection: HotConnection, *, message: LoggedMessage, subscriptions: Sequence[Subscription]
 ) -> list[ReportedDelivery]:
-    """Reads what is stored of a message for each subscription, in their order, without those that are gone."""
+    """Reads what is stored of a message for each subscription, in their order, without those that are gone.
+
+    `message` has all of its data, if that is no longer than MAX_BODY_BYTES: filters are compared with it.
+    """
     ids = {"subscription_ids": [s.subscription_id for s in subscriptions]}
     where = ids | {"shard_id": message.shard_id, "seq": message.seq}
     in_shard = {
         "ordering_key": message.ordering_key or "",
         "ordered": [s.enable_message_ordering for s in subscriptions],
     }
-    body = message.data if len(message.data) <= MAX_BODY_BYTES else None
+    body = message.data if message.data_size <= MAX_BODY_BYTES else None
     given = {"attributes": message.attributes, "body": body, "publish_time": message.publish_time}
     # Dead letters before and behind: a message becomes one, and comes back, at any moment.
     before, rows, there, behind = await connection.run(

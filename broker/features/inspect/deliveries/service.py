@@ -10,6 +10,7 @@ from broker.core.backlog.delivery_state import DeliveryState
 from broker.core.catalog import push_state_rows as push_states
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
+from broker.core.filtering.body import MAX_BODY_BYTES
 from broker.core.filtering.comparing import most_compared
 from broker.core.lag.lag import LagState, endpoint_verdict
 from broker.core.log.logged_message import LoggedMessage
@@ -138,7 +139,11 @@ class DeliveryReportService:
             if isinstance(message, GoneMessage) and not reports:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
             return DeliveryReports(
-                topic=topic_name, message_id=message_id, message=message, reports=reports, next_page_token=token
+                topic=topic_name,
+                message_id=message_id,
+                message=_cut(message, preview_bytes),
+                reports=reports,
+                next_page_token=token,
             )
 
     async def get_timeline(
@@ -158,7 +163,7 @@ class DeliveryReportService:
             message = None
             if shard_id in subscription.shard_ids:
                 async with self._database.hot() as hot:
-                    message = await _read(hot, shard_id, id_seq, 0)
+                    message = await _read(hot, shard_id, id_seq)
                     seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
                     if seq is not None:
                         wanted = {"subscription_id": subscription.subscription_id, "shard_id": shard_id, "seq": seq}
@@ -273,14 +278,25 @@ class DeliveryReportService:
 
 
 async def _read(
-    hot: HotConnection, shard_id: int, id_seq: int, preview_bytes: int
+    hot: HotConnection, shard_id: int, id_seq: int, preview_bytes: int = 0
 ) -> LoggedMessage | ScheduledMessage | Retraction | None:
-    found = await read_stored(hot, shard_id=shard_id, id_seq=id_seq, max_bytes=preview_bytes)
+    """Reads as much of a message's data as is shown, and as much as filters read."""
+    most = max(preview_bytes, MAX_BODY_BYTES)
+    found = await read_stored(hot, shard_id=shard_id, id_seq=id_seq, max_bytes=most)
     if found is not None:
         return found
     seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
     retractions = await read_retractions(hot, {(shard_id, id_seq): seq})
     return retractions.get((shard_id, id_seq))
+
+
+def _cut(message: Found, preview_bytes: int) -> Found:
+    """Returns a message with the first `preview_bytes` of its data."""
+    if isinstance(message, LoggedMessage):
+        return message._replace(data=message.data[:preview_bytes])
+    if isinstance(message, ScheduledMessage):
+        return replace(message, data=(message.data or b"")[:preview_bytes])
+    return message
 
 
 def _with_endpoint(report: DeliveryReport, state: PushState | None, now: datetime) -> DeliveryReport:
