@@ -75,16 +75,18 @@ class Dying(ScheduleTicker):
 
 
 class Noting(ScheduleTicker):
-    """Notes whose schedules tick, in their order.  Those of `held` projects wait for `go`."""
+    """Notes whose schedules begin to tick, and have ticked, in order.  Those of `held` projects wait for `go`."""
 
     def __init__(self, core: Core, schemas: SchemaChecks, transforms: TopicTransforms, **seconds: float) -> None:
         super().__init__(core, schemas, transforms, **seconds)
+        self.begun: list[str] = []
         self.ticked: list[str] = []
         self.held: set[str] = set()
         self.go = asyncio.Event()
         self.then: Callable[[], None] = lambda: None
 
     async def _topic(self, schedule: Schedule) -> tuple[Topic | None, str]:
+        self.begun.append(project_of(schedule.name))
         if project_of(schedule.name) in self.held:
             await self.go.wait()
         return await super()._topic(schedule)
@@ -347,7 +349,7 @@ async def test_a_project_with_many_due_schedules_delays_no_ticks_of_another(offi
     ticker = office.make(Noting)
     await office.worker(ticker).run_once()
     assert sorted(ticker.ticked) == [GOOD] + [GREEDY] * 40
-    assert ticker.ticked.index(GOOD) <= 2 * AT_ONCE
+    assert ticker.begun.index(GOOD) <= 2 * AT_ONCE
 
 
 async def test_a_tick_that_comes_due_meanwhile_waits_for_a_turn_and_not_for_the_backlog(office: Office) -> None:
