@@ -12,7 +12,7 @@ from lark.exceptions import UnexpectedInput, VisitError
 
 from broker.model.errors import InvalidArgument
 
-MAX_FILTER_CHARACTERS = 2_000
+MAX_FILTER_CHARACTERS = 1_000
 
 _GRAMMAR = r"""
     start: comparison ("AND"? comparison)*
