@@ -27,6 +27,7 @@ StartBroker = Callable[..., BrokerProcess]
 ELSEWHERE = {
     "broker serve --database-url 'postgresql://broker@": "needs several database servers: tests/citus",
     "broker serve --database-url postgresql://…": "names no database",
+    "broker purge billing --expected-count 1200": "is refused unless so many wait: tests/features/previews",
     "broker lag --project demo": "asks the broker that the page has just started, as many tests do",
 }
 # tests/clients/test_first_steps.py runs those of two pages, tests/cli/client/test_runbooks.py those of the third.
