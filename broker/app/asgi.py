@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,14 +15,14 @@ from broker.api.limits.hot_calls import HotCalls
 from broker.api.limits.resource_calls import ResourceCalls
 from broker.api.pages.counted_pages import CountedPages
 from broker.api.pages.health import health_routes
+from broker.api.pages.on_first_use import OnFirstUse
 from broker.api.pages.openapi import openapi_routes
 from broker.api.pages.token import token_routes
 from broker.api.rest.app import RestApi
 from broker.api.row import methods_of, routes_of
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.console.app import Console
-from broker.console.sign_in import SignIn
+from broker.console.prefix import PREFIX
 from broker.core.context.readiness import WhileAway
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.fairness.resource_turns import ResourceTurns
@@ -82,13 +83,22 @@ def serve_broker(
 
 
 def _console_routes(broker: Broker) -> list[Route]:
-    config, access = broker.parts.config, broker.guard.access
-    if not config.has_console:
+    if not broker.parts.config.has_console:
         return []
+    console = OnFirstUse(partial(_make_console, broker))
+    return [Route(PREFIX.rstrip("/"), console), Route(PREFIX + "{rest:path}", console)]
+
+
+def _make_console(broker: Broker) -> ASGIApp:
+    from broker.console.app import Console  # takes long to load, and most processes never show a page
+    from broker.console.sign_in import SignIn
+
+    config, access = broker.parts.config, broker.guard.access
     sign_in = None
     if access is not None:
         sign_in = SignIn(access.exchange, secure=config.address.startswith("https:"))
-    return Console(version=version(), now=broker.core.clock.now, sign_in=sign_in).routes()
+    console = Console(version=version(), now=broker.core.clock.now, sign_in=sign_in)
+    return Starlette(routes=console.routes())
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:

@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.assets import Assets
-from broker.console.page import PREFIX, Page, PageRoute, View
+from broker.console.page import Page, PageRoute, View
+from broker.console.prefix import PREFIX
 from broker.console.render import HEADERS, Renderer
 from broker.console.routes import PAGES
 from broker.console.sign_in import SignIn
@@ -52,7 +53,6 @@ class Console:
             view = View(
                 api=api_of(request),
                 viewer=self._viewer(request),
-                path=request.url.path,
                 parts=request.path_params,
                 query=dict(request.query_params),
             )

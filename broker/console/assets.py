@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from broker.console.page import PREFIX
+from broker.console.prefix import PREFIX
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES: Mapping[str, str] = {

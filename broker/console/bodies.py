@@ -1,13 +1,14 @@
 """The body of a message as text, as JSON or in hex, exactly as it was published.
 
 JSON is indented by a pieceizer and never parsed, so large integers, duplicate keys and escapes stay as they are.
-Characters that would not be seen, or that change the direction of text, are shown as escapes.
+Characters that would not be seen, or that change the direction of text, are shown as escapes, as on a terminal.
 """
 
 import base64
 import re
-import unicodedata
 from typing import NamedTuple
+
+from broker.client.terminal import printable
 
 MOST_BYTES = 65_536  # of a body that a page shows
 MOST_DEPTH = 64  # levels of JSON that are indented further
@@ -51,17 +52,8 @@ def preview(data: str, most: int = 160) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text whose invisible characters are visible escapes; line ends and tabs stay."""
-    return "".join(char if _is_visible(char) else _escape(char) for char in text)
-
-
-def _is_visible(char: str) -> bool:
-    return char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    """Return the lines of a text with what is not printable as escapes."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _text(part: bytes, *, cut: bool) -> str | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from broker.console import formats
 from broker.console.api import Json
+from broker.model.durations import parse_duration
 
 WIDTH, HEIGHT = 320, 64
 TIMELINE_WIDTH, TIMELINE_HEIGHT, BUCKETS = 960, 96, 60
@@ -35,7 +36,6 @@ class Line(NamedTuple):
     """A line chart: the `path` of its line within WIDTH and HEIGHT, and its points, the oldest first."""
 
     title: str
-    unit: str
     points: Sequence[Point]
     path: str
     most: str
@@ -63,9 +63,9 @@ class Timeline(NamedTuple):
     size: int
 
 
-def line(answer: Json, title: str, *, unit: str = "", is_rate: bool = False) -> Line:
+def line(answer: Json, title: str, *, is_rate: bool = False) -> Line:
     """Draw a time series of the API.  `is_rate`: divide what was counted by the seconds of a point."""
-    step = formats.seconds_of(answer["alignmentPeriod"])
+    step = parse_duration(answer["alignmentPeriod"], "alignmentPeriod").total_seconds()
     start, end = (datetime.fromisoformat(answer["interval"][name]) for name in ("startTime", "endTime"))
     values: dict[datetime, float] = {}
     for series in answer.get("timeSeries", ()):
@@ -87,7 +87,7 @@ def line(answer: Json, title: str, *, unit: str = "", is_rate: bool = False) -> 
     span = max((end - start).total_seconds(), 1.0)
     across, up = WIDTH / span, (HEIGHT - 4) / (most or 1.0)
     places = [f"{(at - start).total_seconds() * across:.1f} {HEIGHT - values[at] * up:.1f}" for at in ends]
-    return Line(title, unit, points, f"M{'L'.join(places)}" if places else "", formats.rate(round(most, 3)))
+    return Line(title, points, f"M{'L'.join(places)}" if places else "", formats.rate(round(most, 3)))
 
 
 def timeline(answer: Json) -> Timeline:

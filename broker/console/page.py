@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
 from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
 
-PREFIX = "/console/"
 PREVIEW_BYTES = 256  # of each message in a list
 
 
@@ -80,7 +80,6 @@ class View:
 
     api: Api
     viewer: Viewer
-    path: str
     parts: Mapping[str, str]
     query: Mapping[str, str]
 
@@ -146,10 +145,4 @@ class PageRoute:
 
 def option(values: Mapping[str, str]) -> str:
     """Return options of a command, such as ` --filter 'attributes:a'`."""
-    return "".join(f" --{name} {quoted(value)}" for name, value in values.items())
-
-
-def quoted(value: str) -> str:
-    """Return a value as a shell takes it."""
-    plain = all(char.isalnum() or char in "-_./:@%+," for char in value)
-    return value if plain and value else "'" + value.replace("'", "'\\''") + "'"
+    return "".join(f" --{name} {quote(value)}" for name, value in values.items())

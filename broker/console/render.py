@@ -7,10 +7,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
+from broker.client import words
 from broker.console import formats
 from broker.console.assets import Assets
 from broker.console.bodies import escaped, preview
-from broker.console.page import PREFIX
+from broker.console.prefix import PREFIX
 
 _TEMPLATES = Path(__file__).parent / "templates"
 POLICY = "; ".join(
@@ -37,6 +38,11 @@ HEADERS = {
 }
 
 
+def size(count: float | str) -> str:
+    """Return a number of bytes, which the API may write as a string, with its unit."""
+    return words.size(float(count))
+
+
 class Renderer:
     """The templates of the console, compiled when they are first used."""
 
@@ -51,14 +57,14 @@ class Renderer:
             auto_reload=False,
         )
         environment.filters |= {
-            "age": formats.age,
+            "age": words.age_of,
             "escaped": escaped,
-            "leaf": formats.leaf,
-            "moment": formats.moment,
+            "leaf": words.leaf,
+            "moment": words.short_time,
             "number": formats.number,
             "preview": preview,
             "rate": formats.rate,
-            "size": formats.size,
+            "size": size,
         }
         environment.globals |= {"asset": assets.url, "version": version, "prefix": PREFIX}
         self._environment = environment

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from broker.client.credentials import KeyFile, is_key_file
 from broker.client.stop import Misuse
 from broker.console.api import ApiError, Viewer, api_of
-from broker.console.page import PREFIX
+from broker.console.prefix import PREFIX
 from broker.model.errors import BrokerError
 
 MAX_FORM_BYTES = 65_536

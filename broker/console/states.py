@@ -46,7 +46,6 @@ _OF_MESSAGES = {
 }
 _OF_OPERATIONS = {
     "RUNNING": State("Running", "idle"),
-    "PENDING": State("Pending", "idle"),
     "SUCCEEDED": State("Succeeded", "ok"),
     "FAILED": State("Failed", "critical"),
     "CANCELLED": State("Cancelled", "idle"),

@@ -26,8 +26,8 @@ CHECK_SECONDS = 30.0  # between two checks of a connection without a request; fo
 KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, so that they close it
 CROWDED_SECONDS = 75.0  # for an idle connection while more than half of the allowed ones are open
 # Keys in the state of the ASGI lifespan:
-HTTP1_API = "http1_door"  # an Http1Door: it answers the hot calls of REST
-HTTP2_API = "http2_door"  # an Http2Door: it serves gRPC
+HTTP1_API = "http1_api"  # an Http1Api: what answers the hot calls of REST
+HTTP2_API = "http2_api"  # an Http2Api: it serves gRPC
 WEB_PAGES = "web_pages"  # the WebPages that decide which pages may call
 STATES = "states"  # the StateChanges to which refused connections are reported
 STOP_WAITING = "stop_waiting"  # called before the server stops, so that waiting calls are answered

@@ -1,10 +1,9 @@
 """A project with something on every page."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.fixtures.broker import Rest, eventually, message
+from tests.fixtures.broker import Rest, message
 from tests.fixtures.push_sink import PushSink
 
 HOSTILE = "<script>alert('x')</script>{{ 7777*7777 }}\u202eevil\x07"
@@ -57,16 +56,6 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
         },
         message_id,
     )
-
-
-async def wait_until_dead_lettered(rest: Rest) -> None:
-    """Wait until the endpoint's refusals have dead-lettered a message."""
-
-    async def is_dead_lettered() -> bool:
-        found = await rest.ok("GET", f"{rest.subscription('billing')}/deadLetters")
-        return bool(found["deadLetters"])
-
-    await asyncio.wait_for(eventually(is_dead_lettered), 60)
 
 
 _SCHEDULE = {"message": {"data": "YQ=="}, "interval": "3600s"}

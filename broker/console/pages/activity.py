@@ -1,6 +1,6 @@
 """Who changed what in a project: the audit log."""
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
 
 PAGE_SIZE = 50
@@ -15,7 +15,7 @@ async def activity(view: View) -> Page:
         kind="activity",
         name=project,
         section="activity",
-        commands=[Command(f"broker audit --project {formats.leaf(project)}", f"{project}/auditLogs")],
+        commands=[Command(f"broker audit --project {leaf(project)}", f"{project}/auditLogs")],
         data={"entries": answer.get("entries", []), "next": view.next_page(answer)},
     )
 

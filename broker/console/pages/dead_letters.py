@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
 
 PAGE_SIZE = 50
@@ -41,7 +41,7 @@ async def dead_letters(view: View) -> Page:
             "group_by": group_by,
             "asked": asked,
             "next": view.next_page(letters.answer),
-            "subscription": formats.leaf(name),
+            "subscription": leaf(name),
         },
     )
 

@@ -1,11 +1,9 @@
 """One message: what became of it for each subscription."""
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.bodies import MOST_BYTES, body_of
 from broker.console.page import Command, Page, PageRoute, View
 from broker.console.states import of_message
-
-VIEWS = ("json", "text", "hex")
 
 
 async def message(view: View) -> Page:
@@ -21,7 +19,7 @@ async def message(view: View) -> Page:
         kind="message",
         name=name,
         section="topics",
-        commands=[Command(f"broker message show {message_id} --project {formats.leaf(project)}", name)],
+        commands=[Command(f"broker message show {message_id} --project {leaf(project)}", name)],
         data={
             "found": found,
             "message": given,

@@ -1,6 +1,6 @@
 """Long-running operations of a project, and one of them, which is the receipt of what was done."""
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
 from broker.console.states import of_operation
 
@@ -20,7 +20,7 @@ async def operations(view: View) -> Page:
         kind="operations",
         name=project,
         section="operations",
-        commands=[Command(f"broker op list --project {formats.leaf(project)}", f"{project}/operations")],
+        commands=[Command(f"broker op list --project {leaf(project)}", f"{project}/operations")],
         data={"rows": rows, "next": view.next_page(answer)},
     )
 

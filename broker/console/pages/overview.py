@@ -3,13 +3,16 @@
 import asyncio
 from typing import NamedTuple
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.api import Json
-from broker.console.page import PREFIX, Command, Metric, Page, PageRoute, View
+from broker.console.page import Command, Metric, Page, PageRoute, View
+from broker.console.prefix import PREFIX
 from broker.console.states import State, of_operation, of_subscription
+from broker.model.durations import parse_duration
 
 MOST_SUBSCRIPTIONS = 200  # those furthest behind
 MOST_OPERATIONS = 10
+AGE = "oldestUndeliveredMessageAge"
 METRICS = (
     Metric("pubsub_topic_published_messages_total", "Published a second", is_rate=True),
     Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", is_rate=True),
@@ -40,14 +43,14 @@ async def overview(view: View) -> Page:
     findings = sorted(
         [finding for one in subscriptions for finding in _findings(one)], key=lambda finding: finding.state.rank
     )
-    oldest = [formats.seconds_of(one["oldestUndeliveredMessageAge"]) for one in subscriptions if _lags(one)]
+    ages: list[str] = [one[AGE] for one in subscriptions if AGE in one]
     return Page(
         template="overview.html",
-        title=formats.leaf(project),
+        title=leaf(project),
         kind="project",
         name=project,
         section="overview",
-        commands=[Command(f"broker lag --project {formats.leaf(project)}", f"{project}/lag")],
+        commands=[Command(f"broker lag --project {leaf(project)}", f"{project}/lag")],
         data={
             "findings": findings,
             "healthy": lag["totalSize"] - len({finding.name for finding in findings}),
@@ -55,7 +58,7 @@ async def overview(view: View) -> Page:
             "is_cut": "nextPageToken" in lag,
             "waiting": sum(one.get("undeliveredMessages", 0) for one in subscriptions),
             "outstanding": sum(one.get("outstandingMessages", 0) for one in subscriptions),
-            "oldest": max(oldest, default=None),
+            "oldest": max(ages, key=lambda age: parse_duration(age, AGE), default=None),
             "topics": topics,
             "charts": lines,
             "range": view.range,
@@ -63,10 +66,6 @@ async def overview(view: View) -> Page:
             "recent": [(one, of_operation(one["metadata"]["state"])) for one in operations.list("operations")],
         },
     )
-
-
-def _lags(one: Json) -> bool:
-    return "oldestUndeliveredMessageAge" in one
 
 
 def _findings(one: Json) -> list[Finding]:

@@ -1,6 +1,6 @@
 """The limits of a project, and how much of each is used."""
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
 
 
@@ -13,7 +13,7 @@ async def quotas(view: View) -> Page:
         kind="quotas",
         name=project,
         section="quotas",
-        commands=[Command(f"broker quota show --project {formats.leaf(project)}", f"{project}/quotas")],
+        commands=[Command(f"broker quota show --project {leaf(project)}", f"{project}/quotas")],
         data={"quotas": answer["quotas"]},
     )
 

@@ -1,6 +1,6 @@
 """The schedules of a project, and one schedule with its latest ticks."""
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
 from broker.console.states import State
 
@@ -18,7 +18,7 @@ async def schedules(view: View) -> Page:
         kind="schedules",
         name=project,
         section="schedules",
-        commands=[Command(f"broker schedule list --project {formats.leaf(project)}", f"{project}/schedules")],
+        commands=[Command(f"broker schedule list --project {leaf(project)}", f"{project}/schedules")],
         data={"rows": rows, "next": view.next_page(answer)},
     )
 

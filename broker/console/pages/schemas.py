@@ -1,6 +1,6 @@
 """The schemas of a project, and one schema with its revisions."""
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
 
 PAGE_SIZE = 50
@@ -15,7 +15,7 @@ async def schemas(view: View) -> Page:
         kind="schemas",
         name=project,
         section="schemas",
-        commands=[Command(f"broker schema list --project {formats.leaf(project)}", f"{project}/schemas")],
+        commands=[Command(f"broker schema list --project {leaf(project)}", f"{project}/schemas")],
         data={"schemas": answer.get("schemas", []), "next": view.next_page(answer)},
     )
 

@@ -1,10 +1,12 @@
 """Searching a project: one box for ids of messages, names, labels and principals."""
 
+import shlex
 from urllib.parse import urlencode
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.api import Json
-from broker.console.page import PREFIX, Block, Command, Page, PageRoute, View, quoted
+from broker.console.page import Block, Command, Page, PageRoute, View
+from broker.console.prefix import PREFIX
 
 PAGE_SIZE = 50
 _WITH_PAGES = ("topics", "subscriptions", "operations", "schedules", "schemas")  # of single resources
@@ -32,7 +34,7 @@ async def search(view: View) -> Page:
 
 def _command(project: str, text: str) -> Command:
     return Command(
-        f"broker search {quoted(text)} --project {formats.leaf(project)}",
+        f"broker search {shlex.quote(text)} --project {leaf(project)}",
         f"{project}:search?{urlencode({'q': text})}",
     )
 

@@ -1,6 +1,6 @@
 """The snapshots of a project."""
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
 
 PAGE_SIZE = 50
@@ -15,7 +15,7 @@ async def snapshots(view: View) -> Page:
         kind="snapshots",
         name=project,
         section="snapshots",
-        commands=[Command(f"broker snapshot list --project {formats.leaf(project)}", f"{project}/snapshots")],
+        commands=[Command(f"broker snapshot list --project {leaf(project)}", f"{project}/snapshots")],
         data={"snapshots": answer.get("snapshots", []), "next": view.next_page(answer)},
     )
 

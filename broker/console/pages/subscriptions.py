@@ -3,7 +3,7 @@
 import asyncio
 from urllib.parse import urlencode
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.api import Json
 from broker.console.page import PREVIEW_BYTES, Block, Command, Metric, Page, PageRoute, View, option
 from broker.console.states import of_message, of_subscription
@@ -33,7 +33,7 @@ async def subscriptions(view: View) -> Page:
         kind="subscriptions",
         name=project,
         section="subscriptions",
-        commands=[Command(f"broker lag --project {formats.leaf(project)}", f"{project}/lag")],
+        commands=[Command(f"broker lag --project {leaf(project)}", f"{project}/lag")],
         data={
             "found": found,
             "asked": asked,
@@ -67,7 +67,7 @@ async def subscription(view: View) -> Page:
     is_push = "pushEndpoint" in found.get("pushConfig", {})
     return Page(
         template="subscription.html",
-        title=formats.leaf(name),
+        title=leaf(name),
         kind="subscription",
         name=name,
         section="subscriptions",
@@ -102,7 +102,7 @@ async def backlog(view: View) -> Page:
     )
     return Page(
         template="backlog.html",
-        title=f"Backlog of {formats.leaf(name)}",
+        title=f"Backlog of {leaf(name)}",
         kind="messages",
         name=name,
         section="subscriptions",

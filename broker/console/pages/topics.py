@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.console import formats
+from broker.client.words import leaf
 from broker.console.charts import BUCKETS, timeline
 from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute, View, option
 from broker.console.states import of_subscription
@@ -22,7 +22,7 @@ async def topics(view: View) -> Page:
         kind="topics",
         name=project,
         section="topics",
-        commands=[Command(f"broker topic list --project {formats.leaf(project)}", f"{project}/topics")],
+        commands=[Command(f"broker topic list --project {leaf(project)}", f"{project}/topics")],
         data={"topics": answer.get("topics", []), "next": view.next_page(answer)},
     )
 
@@ -44,7 +44,7 @@ async def topic(view: View) -> Page:
     ]
     return Page(
         template="topic.html",
-        title=formats.leaf(name),
+        title=leaf(name),
         kind="topic",
         name=name,
         section="topics",
@@ -78,7 +78,7 @@ async def messages(view: View) -> Page:
     )
     return Page(
         template="topic_messages.html",
-        title=f"Messages of {formats.leaf(name)}",
+        title=f"Messages of {leaf(name)}",
         kind="messages",
         name=name,
         section="topics",

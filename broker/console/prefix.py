@@ -1,0 +1,3 @@
+"""Where the console is."""
+
+PREFIX = "/console/"
