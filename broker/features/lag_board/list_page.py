@@ -6,6 +6,7 @@ pages, so that new samples neither repeat nor omit a subscription.  The values t
 Subscriptions that are newer than the order come at the end, by name.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -18,10 +19,16 @@ from broker.model.page import check_page_size, invalid_page_token, parse_page_to
 
 NAME = "subscription"
 AGE = "oldestUndeliveredMessageAge"
-COUNTS = (
-    *("blockedMessages", "deadLetters", "incomingMessagesPerSecond", "outgoingMessagesPerSecond"),
-    *("outstandingMessages", "undeliveredBytesEstimate", "undeliveredMessages"),
-)
+# Fields that are numbers, and the columns of `lag_samples` that have them, which are also fields of LagSample.
+COUNTS: Mapping[str, str] = {
+    "blockedMessages": "blocked_messages",
+    "deadLetters": "dead_letters",
+    "incomingMessagesPerSecond": "incoming_rate",
+    "outgoingMessagesPerSecond": "outgoing_rate",
+    "outstandingMessages": "outstanding_messages",
+    "undeliveredBytesEstimate": "undelivered_bytes",
+    "undeliveredMessages": "undelivered_messages",
+}
 ORDERS = (NAME, AGE, *COUNTS)
 TEXTS = ("name", "topic")
 STATES = ("deliveryState", "heldBy")

@@ -27,6 +27,7 @@ from broker.db.driver.text_conditions import text_condition
 from broker.db.schema.tables import lag_orders, lag_passes, lag_samples, push_states, subscriptions
 from broker.features.lag_board.list_page import (
     AGE,
+    COUNTS,
     HELD_BY_NOTHING,
     NAME,
     NOT_SAMPLED,
@@ -181,13 +182,7 @@ def _is_of(project: str) -> tuple[ColumnElement[bool], ...]:
 # --- Filters ------------------------------------------------------------------------------------------------
 
 _NUMBERS: Mapping[str, ColumnElement[Any]] = {
-    "blockedMessages": lag_samples.c.blocked_messages,
-    "deadLetters": lag_samples.c.dead_letters,
-    "incomingMessagesPerSecond": func.coalesce(lag_samples.c.incoming_rate, 0.0),
-    "outgoingMessagesPerSecond": func.coalesce(lag_samples.c.outgoing_rate, 0.0),
-    "outstandingMessages": lag_samples.c.outstanding_messages,
-    "undeliveredBytesEstimate": lag_samples.c.undelivered_bytes,
-    "undeliveredMessages": lag_samples.c.undelivered_messages,
+    **{field: func.coalesce(lag_samples.c[column], 0) for field, column in COUNTS.items()},
     AGE: func.coalesce(func.extract("epoch", lag_samples.c.sampled_at - lag_samples.c.oldest_unacked_at), 0),
 }
 _OPERATORS: Mapping[str, Callable[[Any, Any], ColumnElement[bool]]] = {

@@ -14,7 +14,7 @@ from broker.db.driver.database import Database, ResourceConnection
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.lag_board import page_rows as store
-from broker.features.lag_board.list_page import AGE, FRESH_AT_ONCE, NAME, LagPage, Order, place_values
+from broker.features.lag_board.list_page import AGE, COUNTS, FRESH_AT_ONCE, NAME, LagPage, Order, place_values
 from broker.features.lag_board.page_rows import Board, LagRow
 from broker.features.lag_board.sample import LagSample
 from broker.features.lag_board.sample_rows import count_dead_letters_of
@@ -159,17 +159,6 @@ async def _entries(connection: ResourceConnection, rows: Sequence[LagRow]) -> li
     ]
 
 
-_FIGURES: dict[str, Callable[[LagSample], float]] = {
-    "blockedMessages": lambda sample: sample.blocked_messages,
-    "deadLetters": lambda sample: sample.dead_letters,
-    "incomingMessagesPerSecond": lambda sample: sample.incoming_rate or 0.0,
-    "outgoingMessagesPerSecond": lambda sample: sample.outgoing_rate or 0.0,
-    "outstandingMessages": lambda sample: sample.outstanding_messages,
-    "undeliveredBytesEstimate": lambda sample: sample.undelivered_bytes,
-    "undeliveredMessages": lambda sample: sample.undelivered_messages,
-}
-
-
 def in_order(entries: Iterable[LagEntry], order: Order) -> list[LagEntry]:
     """Orders entries by their samples, in the same way as `write_lag_orders.sql`."""
 
@@ -178,7 +167,7 @@ def in_order(entries: Iterable[LagEntry], order: Order) -> list[LagEntry]:
         if sample is None or order.field == NAME:
             return 0.0, 0.0, name
         if order.field != AGE:
-            return -_FIGURES[order.field](sample), 0.0, name
+            return -(getattr(sample, COUNTS[order.field]) or 0.0), 0.0, name
         oldest = sample.oldest_unacked_at
         return float("inf") if oldest is None else oldest.timestamp(), -sample.undelivered_messages, name
 
