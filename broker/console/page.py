@@ -1,4 +1,4 @@
-"""What a page consists of, and what its function gets."""
+"""The parts of a page, and the request that a page function gets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -8,7 +8,7 @@
 However it ends (cancelled while it waits, at the moment at which its turn comes, or during its turn; refused; given
 up by other code), it either withdraws or ends its turn, so that no slot stays taken and no turn is lost.
 
-Four users of the rule do not await a slot, because what waits there is not a task:
+Four users of the rule do not await a slot, because their waiting work is not a task:
 
 * Claims (`claim_scheduler.py`): a group in the queue costs no task, and what it claims for is decided when its turn
   comes, by a task that serves one group after the other.

@@ -1,7 +1,7 @@
 """The process that applies declarations to a project before a broker serves (apply_at_start.py).
 
 It runs a broker of its own on a Unix socket, in a directory that only its user can open, and applies the files
-there like `broker apply`.  It needs no authentication, because whoever starts a broker has access to its database.
+there like `broker apply`.  It needs no authentication, because a user who starts a broker can open its database.
 """
 
 import asyncio

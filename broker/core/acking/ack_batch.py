@@ -70,7 +70,7 @@ class Batch:
         self.done.exception()  # every caller may be gone
 
     def change(self, attempt: AttemptName, ordinals: Iterable[int], deadline: NewDeadline) -> None:
-        """Adds new deadlines.  The last one counts, but a message that was given up is not extended."""
+        """Adds new deadlines.  The last one replaces earlier ones, except that a nacked message is not extended."""
         known = self.deadlines.setdefault(attempt, {})
         if known and deadline.status == "delivering":
             given_up = [each for each in ordinals if each in known and known[each].status != "delivering"]

@@ -89,7 +89,7 @@ class Slot(NamedTuple):
 class Flight:
     """A request that is under way.
 
-    Once it is overdue its messages are given up, but a late success still counts.
+    When it is overdue, its messages are nacked.  A success that arrives later still acknowledges them.
     """
 
     push_batch: PushBatch

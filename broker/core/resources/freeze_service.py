@@ -32,7 +32,7 @@ class FreezeService:
         )
 
     async def unfreeze(self, name: str, *, by: str = "") -> None:
-        """Ends a freeze, whoever began it.  Raises NotFound."""
+        """Ends the freeze of a topic.  Raises NotFound."""
         if await self._set(name, None):
             self._states.report(
                 _FREEZES,

@@ -50,7 +50,7 @@ class PauseService:
         await self._wake_ups.announce(name)
 
     async def resume(self, name: str, *, by: str = "", pushed: bool = False) -> None:
-        """Ends a pause, whoever began it; without one this does nothing.  Raises NotFound, FailedPrecondition."""
+        """Ends a pause.  Does nothing if there is none.  Raises NotFound, FailedPrecondition."""
         async with self._database.transaction() as connection:
             subscription = await _lock(connection, name, pushed=pushed)
             there_was = await push_states.resume_pushes(connection, subscription_id=subscription.subscription_id)

@@ -1,4 +1,4 @@
-"""What is lost with the messages of a topic, and what refers to it."""
+"""Counts what the removal of a topic or of its messages would lose, and lists the resources that refer to it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -156,8 +156,8 @@ class TopicService:
     async def delete_topic(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
         """Delete a topic; its subscriptions stay, with their backlog.
 
-        Returns what would be lost if that is all that was asked for: what the topic itself retains, and what waits
-        there for its time.  Raises NotFound, Aborted, FailedPrecondition.
+        If `safeguards` ask for a preview, deletes nothing and returns the losses: the messages that the topic
+        retains and the scheduled messages.  Raises NotFound, Aborted, FailedPrecondition.
         """
         try:
             async with self._database.transaction() as connection:

@@ -14,7 +14,7 @@ from psycopg import conninfo, pq
 
 from broker.db.database_url import DEFAULT_SCHEMA, check_database_url
 
-# A server that has vanished silently is given up after half a minute, unless the caller's URL sets another time.
+# A connection to a server that no longer answers fails after half a minute, unless the caller's URL sets a time.
 _REACHING: dict[str, Any] = {
     "connect_timeout": 5,
     "tcp_user_timeout": 30_000,

@@ -75,7 +75,7 @@ _POOLED = {
 # due times for as long as the statistics showed none: 150 ms a pull instead of 18.
 #
 # A hot statement that takes long waits for a lock, or for a disk that hangs.  It is cancelled before the connection
-# is given up (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
+# is closed (hot_connection.UNANSWERED_SECONDS), so that its outcome is known.
 HOT = _POOLED | {
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",

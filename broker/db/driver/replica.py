@@ -30,7 +30,7 @@ async def written(connection: HotConnection) -> WalPoint:
 async def replayed(connection: HotConnection) -> WalPoint:
     """Returns the position of a standby, up to which a later statement sees all writes.
 
-    Of a primary it reports that it follows no other server.
+    If the server is a primary, the position says that it follows no other server.
     """
     [[row]] = await connection.run((_REPLAYED, {}))
     return WalPoint(*row)
