@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Column,
     ColumnElement,
     Float,
     Select,
@@ -181,8 +182,14 @@ def _is_of(project: str) -> tuple[ColumnElement[bool], ...]:
 
 # --- Filters ------------------------------------------------------------------------------------------------
 
+
+def _number(column: Column[Any]) -> ColumnElement[Any]:
+    """Returns a figure that is 0 where a sample does not have it, as rates are at the first sample."""
+    return func.coalesce(column, 0) if column.nullable else column
+
+
 _NUMBERS: Mapping[str, ColumnElement[Any]] = {
-    **{field: func.coalesce(lag_samples.c[column], 0) for field, column in COUNTS.items()},
+    **{field: _number(lag_samples.c[column]) for field, column in COUNTS.items()},
     AGE: func.coalesce(func.extract("epoch", lag_samples.c.sampled_at - lag_samples.c.oldest_unacked_at), 0),
 }
 _OPERATORS: Mapping[str, Callable[[Any, Any], ColumnElement[bool]]] = {
