@@ -59,6 +59,7 @@ class Server(ABC):
 
     name: str
     stop_signal = signal.SIGINT
+    checkout = REPOSITORY  # where its processes run: Python finds the modules of this directory first
 
     def __init__(self) -> None:
         self.host, self.port = _HOST, 0
@@ -96,7 +97,7 @@ class Server(ABC):
         with (self.directory / "server.log").open("wb") as log:
             self._process = subprocess.Popen(
                 self._command(),
-                cwd=REPOSITORY,
+                cwd=self.checkout,
                 env=environment | dict(self._environment()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -226,12 +227,12 @@ class BrokerOf(Broker):
 
     def __init__(self, checkout: Path, workers: int = 1) -> None:
         super().__init__(workers)
-        self._checkout = checkout
+        self.checkout = checkout.absolute()
 
     def _command(self) -> Sequence[str]:
         # By its command: with -m, Python would find this checkout's broker first.
         _, _, _, *arguments = super()._command()
-        return [str(self._checkout.absolute() / ".venv/bin/broker"), *arguments]
+        return [str(self.checkout / ".venv/bin/broker"), *arguments]
 
 
 class ResettableBroker(Broker):
