@@ -14,6 +14,7 @@ from benchmarks.flat_seeks import Ground
 _TIMES = 15
 _OUT = 1_000
 _LONG = timedelta(minutes=50)
+_LARGEST_FIRST = "pageSize=50&orderBy=undeliveredMessages%20desc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ INSPECTION_READS: Sequence[Look] = (
     Look("look: 100 of a filter, 1 of 100 matches", _messages("filter=attributes:hundredth")),
     Look("look: a filter that nothing matches, as far as it goes", _messages("filter=attributes:nothing")),
     Look("look: 100 of a key", _messages("orderingKey=key-7")),
+    Look("look: the newest 100 of a topic, 100 bytes of each", _messages("order=newest&previewBytes=100")),
+    Look("look: a text that nothing contains, as far as it goes", _messages("contains=nothing-has-this")),
+    Look("look: when a topic was published, 60 buckets", lambda ground: f"{ground.backlog.topic}:histogram?buckets=60"),
     Look("look: what became of the first message", _message(0.0)),
     Look("look: what became of the middle one", _message(0.5)),
     Look("look: what became of the last one", _message(1.0)),
@@ -80,4 +84,5 @@ INSPECTION_READS: Sequence[Look] = (
     Look("look: 100 of all that a subscription has", _of_subscription("")),
     Look("look: who reads", lambda ground: f"{ground.subscription('sought')}/consumers"),
     Look("look: the lag of all subscriptions", lambda ground: "projects/flat/lag"),
+    Look("look: a page of them, the largest backlogs first", lambda ground: f"projects/flat/lag?{_LARGEST_FIRST}"),
 )

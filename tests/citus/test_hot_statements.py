@@ -32,7 +32,7 @@ _MANY = "about several shards: a task for each part of a table"
 # The coordinator gives out a journal's numbers, so the rows are made there and sent to the shard's node.
 _SENT = "made on the coordinator"
 _BY_SHARD = "sent for each shard"
-_OTHERS = "its second form, NAME_citus.py, sends others in its place"
+_OTHERS = "its second form, NAME_citus.py or NAME.citus.sql, is sent in its place"
 
 # All others have a plan of one task, on the node of the shard.
 ELSEWHERE = {
@@ -55,8 +55,10 @@ ELSEWHERE = {
     "figures._READ_RETAINED": _MANY,
     "journal._INSERT_JOURNAL": _SENT,
     "lag_samples._NEXT_TO_SAMPLE": _LOCAL,
-    "lag_samples._FIND_MOVED": _MANY,
-    "lag_samples._COUNT_DEAD_LETTERS_OF": _MANY,
+    "lag_samples._FIND_MOVED": _OTHERS,
+    "lag_samples._FIND_MOVED.citus": _MANY,
+    "lag_samples._COUNT_DEAD_LETTERS_OF": _OTHERS,
+    "lag_samples._COUNT_DEAD_LETTERS_OF.citus": _MANY,
     "lag._READ_ACTIVITY": _LOCAL,
     "lag._READ_LAG": _MANY,
     "dead_letter_groups._READ_BODIES": _BY_SHARD,
