@@ -62,6 +62,7 @@ async function refresh() {
 
 function schedule() {
   clearInterval(timer);
+  if (document.querySelector("form.action")) return; // its numbers are those that were asked for
   if (live && document.visibilityState === "visible" && document.querySelector("main [id]")) {
     timer = setInterval(refresh, EVERY_MS);
   }
