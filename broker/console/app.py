@@ -67,7 +67,7 @@ class Console:
             )
             try:
                 page = await route.make(view)
-                offers = await self._actions.offers(request, route.path, page.data)
+                offers = await self._actions.offers(request, route.path, page)
             except ApiError as error:
                 return self._refused(request, error)
             if page.redirect:

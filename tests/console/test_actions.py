@@ -70,7 +70,7 @@ def note(page: str) -> str:
 DONE: list[tuple[str, str, dict[str, str], str]] = [
     (PROJECT, "createTopic", {"id": "made", "labels": "team=billing"}, "Created topic made."),
     (PROJECT, "createSubscription", {"id": "got", "topic": "made"}, "Created subscription got."),
-    (PROJECT, "createSchedule", {"id": "hourly", "topic": "made", "interval": "3600"}, "Created schedule hourly."),
+    (PROJECT, "createSchedule", {"id": "beat", "topic": "made", "interval": "9", "data": "a"}, "Created schedule"),
     (PROJECT, "createSchema", {"id": "Row", "type": "AVRO", "definition": AVRO}, "Created schema Row."),
     (PROJECT, "updateSettings", {"eventTopic": "morgue"}, "Changed the event topic."),
     (TOPIC, "publish", {"data": "by hand", "attributes": "a=b"}, "Published message "),
@@ -300,8 +300,8 @@ RESOURCES = {
     "projects/{project}/topics/{topic}": "topics/orders",
     "projects/{project}/subscriptions/{subscription}": "subscriptions/audit",
 }
-# Pages show these for some states of a resource only, so roles do not tell whether they are offered.
-ONLY_SOMETIMES = {"unfreeze", "pausePush", "resumePush", "testPush", "recover", "replayMissing"}
+# Offered for some states of a resource only, or in need of another permission, on another resource.
+ONLY_SOMETIMES = {"copy", "unfreeze", "resume", "pausePush", "resumePush", "testPush", "recover", "replayMissing"}
 TYPED = {verb: typed for _, verb, typed, _ in DONE if not any("{" in value for value in typed.values())}
 TYPED |= {
     "snapshot": {"id": "again"},

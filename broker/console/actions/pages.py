@@ -7,9 +7,9 @@ the project, to which the page leads; it never repeats the action by itself.
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -17,9 +17,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from broker.console.actions.action import Action, Call, FieldError, Receipt, Target, Values, Weight
+from broker.console.actions.common import SUBSCRIPTION
 from broker.console.actions.previews import Preview, asking, guarded, preview_of
 from broker.console.actions.table import ACTIONS
-from broker.console.api import Api, ApiError, Viewer, api_of
+from broker.console.api import ApiError, Viewer, api_of
 from broker.console.forms import read_form
 from broker.console.page import Page
 from broker.console.prefix import PREFIX
@@ -27,6 +28,7 @@ from broker.console.render import HEADERS
 
 _RECEIPT = "broker_receipt"  # a cookie
 _RECEIPT_SECONDS = 120
+_MAX_TESTED = 100  # resources of a call that tests permissions
 _MAX_RECEIPT_BYTES = 3_000
 _TOO_LONG = "The form is longer than 16 MB, or is not a form."
 _READ_ONLY = "This console is read-only (--console-read-only). Use the command or the API."
@@ -47,10 +49,26 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The actions of a page: those that its viewer may take, and the permissions that the others need."""
+    """The actions of a page: those that its viewer may take, and the permissions that the others need.
+
+    `rows`: the addresses of the actions of rows, by verb and full name.
+    """
 
     allowed: Sequence[Offer] = ()
     missing: Sequence[str] = ()
+    rows: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def of_row(self, verb: str, name: str, **fields: str) -> str:
+        """Return the address of an action on the resource of a row, with its form filled in; "" if not allowed."""
+        url = self.rows.get((verb, name), "")
+        return f"{url}?{urlencode(fields)}" if url and fields else url
+
+
+class _Target(NamedTuple):
+    """An action, and the full name of the resource that it is on."""
+
+    action: Action
+    name: str
 
 
 class ActionPages:
@@ -77,44 +95,57 @@ class ActionPages:
     def routes(self) -> list[Route]:
         return [Route(PREFIX + action.path, self._answering(action), methods=["GET", "POST"]) for action in ACTIONS]
 
-    async def offers(self, request: Request, path: str, data: Mapping[str, Any]) -> Offers:
-        """Return the actions of the page of the route `path`, which has `data`."""
-        found = [
-            action
-            for action in ACTIONS
-            if any(action.on + suffix == path for suffix in action.shown_on) and action.applies(data)
-        ]
-        if not found or self._read_only:
+    async def offers(self, request: Request, path: str, page: Page) -> Offers:
+        """Return the actions of a page of the route `path`, and those of its rows."""
+        if self._read_only:
             return Offers()
-        names = {action.on: _target(action, request).name for action in found}
-        permitted = await self._permitted(api_of(request), self._viewer(request), found, names)
-        carried = {name: request.query_params[name] for name in request.query_params}
-        allowed = [
-            Offer(action.verb, action.title, _url(action, names[action.on], carried), action.weight is Weight.LOSSY)
-            for action in found
-            if action in permitted
+        own = [
+            _Target(action, _target(action, request).name)
+            for action in ACTIONS
+            if any(action.on + suffix == path for suffix in action.shown_on) and action.applies(page.data)
         ]
-        return Offers(allowed, sorted({action.permission for action in found if action not in permitted}))
+        of_rows = [
+            _Target(action, name)
+            for action in ACTIONS
+            if action.on == SUBSCRIPTION
+            for name in page.row_actions.get(action.verb, ())
+        ]
+        if not own and not of_rows:
+            return Offers()
+        permitted = await self._permitted(request, [*own, *of_rows])
+        carried = dict(request.query_params)
+        return Offers(
+            [
+                Offer(each.action.verb, each.action.title, _url(*each, carried), each.action.weight is Weight.LOSSY)
+                for each in own
+                if each in permitted
+            ],
+            sorted({each.action.permission for each in own if each not in permitted}),
+            {(each.action.verb, each.name): _url(*each, {}) for each in of_rows if each in permitted},
+        )
 
-    async def _permitted(
-        self, api: Api, viewer: Viewer, actions: Sequence[Action], names: Mapping[str, str]
-    ) -> Sequence[Action]:
-        asked = {action.permission for action in actions if action.permission}
-        if not self._checks_permissions or not asked:
-            return actions
+    async def _permitted(self, request: Request, asked: Sequence["_Target"]) -> Sequence["_Target"]:
+        """Return those that the viewer has the permission for, by one call for each project."""
+        if not self._checks_permissions:
+            return asked
         granted: dict[str, set[str]] = {}
-        by_project: dict[str, set[str]] = {}
-        for name in names.values():
-            by_project.setdefault("/".join(name.split("/")[:2]), set()).add(name)
-        for project, resources in by_project.items():
-            body = {"permissions": sorted(asked), "resources": sorted(resources)}
-            answer = await api.send(viewer, "POST", f"{project}:testIamPermissions", body=body)
-            for each in answer.get("resources", []):
-                granted[each["name"]] = set(each.get("permissions", []))
+        for project in {"/".join(each.name.split("/")[:2]) for each in asked}:
+            of_project = [each for each in asked if each.name == project or each.name.startswith(f"{project}/")]
+            permissions = sorted({each.action.permission for each in of_project if each.action.permission})
+            if not permissions:
+                continue
+            names = sorted({each.name for each in of_project})[:_MAX_TESTED]
+            answer = await api_of(request).send(
+                self._viewer(request),
+                "POST",
+                f"{project}:testIamPermissions",
+                body={"permissions": permissions, "resources": names},
+            )
+            granted |= {each["name"]: set(each.get("permissions", ())) for each in answer.get("resources", ())}
         return [
-            action
-            for action in actions
-            if not action.permission or action.permission in granted.get(names[action.on], ())
+            each
+            for each in asked
+            if not each.action.permission or each.action.permission in granted.get(each.name, ())
         ]
 
     def _answering(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
@@ -171,9 +202,7 @@ class ActionPages:
                     if refused.status == 401:
                         raise
                     note = refused.message
-        permitted = not asks or await self._permitted(
-            api_of(request), self._viewer(request), [action], {action.on: target.name}
-        )
+        permitted = not asks or await self._permitted(request, [_Target(action, target.name)])
         page = Page(
             template="action.html",
             title=action.title,

@@ -3,22 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from broker.client.words import size
 from broker.console.actions.action import Call, Json
 from broker.console.actions.common import plural
 
 _TOLERANCE_PERCENT = 1
 
 _LOSSES = {
-    "messages": "messages",
-    "bytes": "bytes",
     "scheduledMessages": "messages that are to come later",
     "deadLetters": "dead letters",
     "skippedMessages": "messages are skipped",
-    "skippedBytes": "bytes are skipped",
     "replayedMessages": "messages are delivered again",
-    "replayedBytes": "bytes are delivered again",
     "notRetainedMessages": "messages are not retained any more",
 }
+
+_SIZES = {"bytes": "of data", "skippedBytes": "of data are skipped", "replayedBytes": "of data are delivered again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Preview:
     unit: str
     as_of: str
     is_estimated: bool
-    losses: Sequence[tuple[int, str]]
+    losses: Sequence[tuple[str, str]]
     references: Sequence[Mapping[str, str]]
     reference_count: int
 
@@ -61,7 +60,9 @@ def guarded(call: Call, *, count: str, as_of: str, is_estimated: bool) -> Call:
 def preview_of(answer: Json) -> Preview:
     """Return the preview in an answer: that of a call, or that of the operation which it would start."""
     found = answer.get("metadata", answer)
-    losses = [(number, _LOSSES.get(name, name)) for name, number in found.get("losses", {}).items() if number]
+    given = found.get("losses", {})
+    losses = [(f"{given[name]:,}", words) for name, words in _LOSSES.items() if given.get(name)]
+    losses += [(size(given[name]), words) for name, words in _SIZES.items() if given.get(name)]
     references = found.get("referredToBy", [])
     return Preview(
         count=int(found.get("count", found.get("total", 0))),
