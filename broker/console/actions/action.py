@@ -20,7 +20,7 @@ Kind = Literal["text", "area", "time", "choice", "check"]
 
 
 class Weight(StrEnum):
-    """How much an action can lose, which decides what its page asks for.
+    """The amount that an action can lose, which decides what its page asks for.
 
     REVERSIBLE: it can be taken back.  BOUNDED: it touches a number of messages, which the button names.  LOSSY:
     something is gone afterwards, so the id of the resource has to be typed.
@@ -86,7 +86,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an action has done, in the past tense.  `path`: below /console/, of the page to go to.
+    """A sentence about what an action has done, in the past tense.  `path`: below /console/, of the page to go to.
 
     `undo`: the page of the action that takes it back ("": none).  `secret`: a text that is shown once.
     """

@@ -113,10 +113,10 @@ class ActionPages:
         if not own and not of_rows:
             return Offers()
         permitted = await self._permitted(request, [*own, *of_rows])
-        carried = dict(request.query_params)
+        given = dict(request.query_params)
         return Offers(
             [
-                Offer(each.action.verb, each.action.title, _url(*each, carried), each.action.weight is Weight.LOSSY)
+                Offer(each.action.verb, each.action.title, _url(*each, given), each.action.weight is Weight.LOSSY)
                 for each in own
                 if each in permitted
             ],
@@ -313,6 +313,6 @@ def _target(action: Action, request: Request) -> Target:
     return Target(parts, action.on.format(**parts))
 
 
-def _url(action: Action, name: str, carried: Mapping[str, str]) -> str:
-    given = {each.name: carried[each.name] for each in action.fields if carried.get(each.name)}
+def _url(action: Action, name: str, texts: Mapping[str, str]) -> str:
+    given = {each.name: texts[each.name] for each in action.fields if texts.get(each.name)}
     return f"{PREFIX}{quote(name, safe='/:@')}:{action.verb}" + (f"?{urlencode(given)}" if given else "")
