@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from broker.cli.commands.mcp_tools import Tool, tools_of
-from broker.client.calling import local
-from broker.client.output import Output
+from broker.client.command_line import Leaf, in_examples
+from broker.client.connection import OPTIONS
 from broker.client.stop import Misuse, Stop
 from broker.version import version
 
@@ -22,25 +22,17 @@ _INSTRUCTIONS = (
 )
 
 
-@local("mcp", "broker mcp --project shop", "broker mcp --project shop --write")
-@click.option("--write", is_flag=True, help="Also tools that change something; each says first what it would do.")
-@click.option("--url", metavar="URL", help="The server; default as for the other commands.")
-@click.option("--project", metavar="PROJECT", help="The project of short names.")
-@click.option("--credentials", metavar="FILE", help="The credential whose permissions the tools have.")
-@click.option("--ca-file", metavar="FILE", help="Certificates (PEM) of the authority of the server's own.")
-@click.option("--context", metavar="NAME", help="What of these `broker context set` has kept.")
-def mcp(_: Output, *, write: bool, **connection: str | None) -> int:
-    """Serve the commands as tools of the Model Context Protocol (MCP), on standard input and output.
-
-    The tools read, unless --write is given. They have the permissions of the credential, and no other.
-    Install it with `pip install 'pubsub-broker[mcp]'`.
-    """
+def _run(*, write: bool, **connection: Any) -> int:
     try:
         import mcp.server.stdio  # noqa: F401
     except ImportError:
-        raise Stop("the package mcp is missing; install the broker with its extra: mcp") from None
+        raise Stop("the package mcp is missing: pip install 'pubsub-broker[mcp]'") from None
     tools = tools_of(click.get_current_context().find_root().command, writes=write)
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in connection.items() if value]
+    options = [
+        f"--{name.replace('_', '-')}" if value is True else f"--{name.replace('_', '-')}={value}"
+        for name, value in connection.items()
+        if value
+    ]
     asyncio.run(_serve(tools, options))
     return 0
 
@@ -105,4 +97,18 @@ async def _answer(
     return text or "Done.", process.returncode != 0
 
 
-COMMANDS = mcp
+COMMANDS = Leaf(
+    "mcp",
+    callback=_run,
+    params=[
+        click.Option(
+            ["--write"], is_flag=True, help="Also tools that change something; each says first what it would do."
+        ),
+        *OPTIONS,
+    ],
+    help="""Serve the commands as tools of the Model Context Protocol (MCP), on standard input and output.
+
+    The tools only read, unless --write is given. They have the permissions of the credential, and no other.
+    """,
+    epilog=in_examples(["broker mcp --project shop", "broker mcp --project shop --write"], ""),
+)
