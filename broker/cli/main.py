@@ -156,6 +156,7 @@ CLIENTS = {
     "apply": "broker.features.declarations.apply_command",
     "export": "broker.features.declarations.export_command",
     "context": "broker.cli.commands.context",
+    "mcp": "broker.cli.commands.mcp",
     "completion": "broker.cli.commands.completion",
     "docs": "broker.cli.commands.docs",
     "help": "broker.cli.commands.help",
@@ -169,7 +170,7 @@ SECTIONS = {
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
     "Looking": ("search", "lag", "top", "history", "peek", "message", "doctor", "fleet"),
-    "This program": ("help", "docs", "bench", "context", "completion"),
+    "This program": ("help", "docs", "bench", "context", "completion", "mcp"),
 }
 
 

@@ -56,22 +56,35 @@ class Api:
 
         Raises ApiError for an answer other than 200.
         """
+        return await self.send(viewer, "GET", path, query=query)
+
+    async def send(
+        self,
+        viewer: Viewer,
+        method: str,
+        path: str,
+        *,
+        body: Json | None = None,
+        query: Mapping[str, str | int] | None = None,
+    ) -> Json:
+        """Return the answer to a request, as `get` does.  `body`: of JSON (None: there is none)."""
+        data = b"" if body is None else json.dumps(body).encode()
         connection = _Answer(viewer.peer, viewer.certificate)
         head = Head(
-            method="GET",
+            method=method,
             path=b"/v1/" + quote(path, safe=_SAFE).encode(),
             query=urlencode(query or {}).encode(),
             version="1.1",
-            headers=viewer.credentials,
-            length=0,
+            headers=viewer.credentials + (((b"content-type", b"application/json"),) if data else ()),
+            length=len(data),
             keep_alive=True,
             expects_continue=False,
         )
-        await self._rest.serve(Exchange(connection, head, whole=True))
-        status, body = connection.parse()
+        await self._rest.serve(Exchange(connection, head, data, whole=True))
+        status, text = connection.parse()
         if status != 200:
-            raise _refusal(status, body)
-        answer: Json = json.loads(body)
+            raise _refusal(status, text)
+        answer: Json = json.loads(text)
         return answer
 
 

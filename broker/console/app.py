@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from broker.console.actions.pages import ActionPages, Offers, forget_receipt, receipt_in
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.assets import Assets
 from broker.console.page import Page, PageRoute, View
@@ -35,6 +36,13 @@ class Console:
         self._assets = Assets()
         self._renderer = Renderer(self._assets, version=version)
         self._sign_in = sign_in
+        self._actions = ActionPages(
+            now=now,
+            viewer=self._viewer,
+            show=self._show,
+            refuse=self._refused,
+            checks_permissions=sign_in is not None,
+        )
 
     def routes(self) -> list[Route]:
         return [
@@ -44,6 +52,7 @@ class Console:
             Route(f"{PREFIX}login", self._login, methods=["GET", "POST"]),
             Route(f"{PREFIX}logout", self._logout, methods=["POST"]),
             *self._assets.routes(),
+            *self._actions.routes(),
             *(Route(PREFIX + page.path, self._page(page), methods=["GET"]) for page in PAGES),
             Route(PREFIX + "{path:path}", self._unknown, methods=["GET"]),
         ]
@@ -58,11 +67,12 @@ class Console:
             )
             try:
                 page = await route.make(view)
+                offers = await self._actions.offers(request, route.path, page)
             except ApiError as error:
                 return self._refused(request, error)
             if page.redirect:
                 return RedirectResponse(page.redirect, 303, headers=HEADERS)
-            return self._show(request, page)
+            return self._show(request, page, offers=offers)
 
         return answer
 
@@ -114,7 +124,7 @@ class Console:
         page = Page(template="error.html", title=error.code, kind="error", data={"error": error})
         return self._show(request, page, status=error.status)
 
-    def _show(self, request: Request, page: Page, *, status: int = 200) -> Response:
+    def _show(self, request: Request, page: Page, *, status: int = 200, offers: Offers | None = None) -> Response:
         project = request.path_params.get("project", "")
         theme = request.cookies.get(_THEME, "")
         data = {
@@ -126,9 +136,14 @@ class Console:
             "as_of": format_timestamp(self._now()),
             "theme": theme if theme in THEMES else "",
             "signed_in": self._sign_in is not None and bool(self._sign_in.credentials(request)),
+            "offers": offers,
+            "receipt": receipt_in(request),
             **page.data,
         }
-        return self._renderer.render(page.template, data, status=status)
+        response = self._renderer.render(page.template, data, status=status)
+        if data["receipt"] is not None:
+            forget_receipt(response)
+        return response
 
 
 def _own_path(path: str) -> str:

@@ -26,7 +26,8 @@ class Page:
     """`name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
 
     `commands` print the page's data outside of the console.  `data` is what `template` needs.  `redirect`: the
-    address of the page that is shown in its place ("": none).
+    address of the page that is shown in its place ("": none).  `row_actions`: names of subscriptions that rows are
+    about, by the verb of the action that the rows have a link for.
     """
 
     template: str
@@ -37,6 +38,7 @@ class Page:
     commands: Sequence[Command] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     redirect: str = ""
+    row_actions: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

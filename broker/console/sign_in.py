@@ -6,7 +6,6 @@ is kept as it was given.  The API checks the credential with each page, so a key
 
 import base64
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs
 
 import msgspec
 from starlette.requests import Request
@@ -15,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from broker.client.credentials import KeyFile, is_key_file
 from broker.client.stop import Misuse
 from broker.console.api import ApiError, Viewer, api_of
+from broker.console.forms import read_form
 from broker.console.prefix import PREFIX
 from broker.model.errors import BrokerError
 
@@ -43,9 +43,10 @@ class SignIn:
 
     async def answer(self, request: Request, target: str) -> Response | str:
         """Return a redirection to `target` that sets the cookie, or why the credential is refused."""
-        credential = await _form_field(request, "credential")
+        form = await read_form(request, MAX_FORM_BYTES)
+        credential = "" if form is None else form.get("credential", "").strip()
         if not credential:
-            return _NOT_TEXT if credential is None else _EMPTY
+            return _NOT_TEXT if form is None else _EMPTY
         try:
             header = await self._header(credential)
             client = request.client
@@ -82,17 +83,3 @@ class SignIn:
         if credential.count(".") >= 2:
             return _BEARER, b"Bearer " + credential.encode()
         return _API_KEY, credential.encode()
-
-
-async def _form_field(request: Request, name: str) -> str | None:
-    """Return a field of a form without the white space around it; None for a form that cannot be read."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_FORM_BYTES:
-            return None
-    try:
-        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
-    except ValueError:
-        return None
-    return fields.get(name, [""])[0].strip()

@@ -121,6 +121,9 @@ async def test_what_only_reads_or_uses_or_fails_is_not_said(
         await rest.ok("GET", rest.topic())
         await rest.error("PUT", rest.topic(), {})
         await rest.error("DELETE", rest.topic("none"))
+        await rest.ok("DELETE", rest.topic(), params={"validateOnly": "true"})
+        await rest.ok("POST", f"{rest.subscription()}:purge", {"validateOnly": True})
+        await rest.ok("POST", f"{rest.subscription()}:setFilter", {"filter": "attributes:a", "validateOnly": True})
         assert _lines(caplog) == []
 
 

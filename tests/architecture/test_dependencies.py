@@ -68,8 +68,9 @@ def _imported_by_the_broker() -> set[str]:
 
 def test_the_broker_imports_only_what_is_installed_with_it() -> None:
     """Not `benchmarks`, `tests`, or a package that only development has."""
-    optional = [Requirement(text) for text in _PROJECT["optional-dependencies"]["otel"]]
-    declared = {canonicalize_name(needed.name) for needed in (*_NEEDED, *optional)}
+    extras = _PROJECT["optional-dependencies"]
+    optional = [Requirement(text) for extra in ("mcp", "otel") for text in extras[extra]]
+    declared = {canonicalize_name(needed.name) for needed in (*_NEEDED, *optional)} | {"mcp-types"}  # mcp's own
     undeclared = {module for module in _imported_by_the_broker() if not _distributions({module}) & declared}
     assert undeclared == set()
 

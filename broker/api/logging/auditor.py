@@ -45,6 +45,11 @@ class Auditor:
         if self._trail is not None:
             await self._trail.record(_audited(rpc, resource, caller, peer))
 
+    def looked(self, rpc: Rpc, resource: str, caller: Caller, peer: object) -> None:
+        """Records the preview of a change before it is answered: an access to data, and no change."""
+        if self._trail is not None and self._data_access:
+            self._trail.note(_audited(rpc, resource, caller, peer))
+
     def called(
         self, rpc: Rpc, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
     ) -> None:

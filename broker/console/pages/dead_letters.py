@@ -35,6 +35,7 @@ async def dead_letters(view: View) -> Page:
                 f"{name}/deadLetters?groupBy={group_by}",
             )
         ],
+        row_actions={"redrive": [name], "discard": [name], "editDeadLetter": [name]},
         data={
             "groups": groups,
             "letters": letters,

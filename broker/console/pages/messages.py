@@ -19,6 +19,7 @@ async def message(view: View) -> Page:
         kind="message",
         name=name,
         section="topics",
+        row_actions={"resend": [one["subscription"] for one, _ in reports]},
         commands=[Command(f"broker message show {message_id} --project {leaf(project)}", name)],
         data={
             "found": found,

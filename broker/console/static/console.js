@@ -62,6 +62,7 @@ async function refresh() {
 
 function schedule() {
   clearInterval(timer);
+  if (document.querySelector("form.action")) return; // its numbers are those that were asked for
   if (live && document.visibilityState === "visible" && document.querySelector("main [id]")) {
     timer = setInterval(refresh, EVERY_MS);
   }
@@ -123,6 +124,7 @@ function pressed(/** @type {KeyboardEvent} */ event) {
   } else if (event.key === "j") moveRow(1);
   else if (event.key === "k") moveRow(-1);
   else if (event.key === "t" && !going) toggleTheme();
+  else if (event.key === ".") /** @type {HTMLElement | null} */ (document.querySelector(".actions a"))?.focus();
   else if (event.key === "?") location.assign("/console/help");
   else if (event.key === "r") {
     live = !live;

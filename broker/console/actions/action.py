@@ -1,0 +1,151 @@
+"""What an action is: the call that it makes, the fields of its form, and the words of its page.
+
+The page of an action is "/console/" followed by the name of the resource, ":" and a verb, as its call is.  The
+parameters of its URL fill in the form, so a prepared action can be sent to somebody as a link.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from broker.client.stop import Misuse
+from broker.client.words import time_text
+
+Json = dict[str, Any]
+Values = Mapping[str, Any]  # what was typed, read by the fields; a field that was left empty is absent
+
+Kind = Literal["text", "area", "time", "choice", "check"]
+
+
+class Weight(StrEnum):
+    """The amount that an action can lose, which decides what its page asks for.
+
+    REVERSIBLE: it can be taken back.  BOUNDED: it touches a number of messages, which the button names.  LOSSY:
+    something is gone afterwards, so the id of the resource has to be typed.
+    """
+
+    REVERSIBLE = "reversible"
+    BOUNDED = "bounded"
+    LOSSY = "lossy"
+
+
+class FieldError(ValueError):
+    """A field whose text cannot be read: `field` is its name, and the text says the rule."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field of a form.  `name`: also that of the URL's parameter.
+
+    `read` makes its value, or raises ValueError.  A "time" is one of RFC 3339, "now", or an age such as "1h".
+    """
+
+    name: str
+    label: str
+    kind: Kind = "text"
+    help: str = ""
+    placeholder: str = ""
+    choices: Sequence[tuple[str, str]] = ()  # value and label
+    required: bool = False
+    read: Callable[[str], Any] = str
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The resource of an action.  `parts`: the ids of its path; `name`: its full name; `id`: the last of them."""
+
+    parts: Mapping[str, str]
+    name: str
+
+    @property
+    def project(self) -> str:
+        """The full name of its project."""
+        return f"projects/{self.parts['project']}"
+
+    @property
+    def id(self) -> str:
+        return self.name.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the API: `path` is below "/v1/"."""
+
+    method: str
+    path: str
+    body: Json = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A sentence about what an action has done, in the past tense.  `path`: below /console/, of the page to go to.
+
+    `undo`: the page of the action that takes it back ("": none).  `secret`: a text that is shown once.
+    """
+
+    text: str
+    path: str
+    undo: str = ""
+    undo_until: str = ""
+    secret: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """An action on a resource.
+
+    `on`: the path of the resource's page, with a name in braces for each id.  `verb`: follows it after ":".
+    `rpc`: the method that the call is, as the API specification names it.  `permission`: without which the action
+    is not offered.  `label`: on the button, with "{count}" where the preview's number goes.  `has_preview`: the
+    call takes `validateOnly`, `asOf`, `expectedCount` and `tolerancePercent`; a DELETE in its query.  `applies`:
+    whether it is offered for a page's data.  `command`: a `broker` command that does the same.  `initial`: what the
+    form has at first, made from the answer to a GET of the resource.
+    """
+
+    on: str
+    verb: str
+    rpc: str
+    permission: str
+    title: str
+    label: str
+    call: Callable[[Target, Values], Call]
+    receipt: Callable[[Target, Values, Json], Receipt]
+    command: Callable[[Target, Values], str]
+    help: str = ""
+    weight: Weight = Weight.REVERSIBLE
+    fields: Sequence[Field] = ()
+    has_preview: bool = False
+    applies: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    initial: Callable[[Json], Mapping[str, str]] | None = None
+    can_be_undone: Callable[[Values], bool] = lambda _: False  # a lossy one that need not be confirmed
+    shown_on: Sequence[str] = ("",)  # below `on`: the pages that have a button for it
+
+    @property
+    def path(self) -> str:
+        return f"{self.on}:{self.verb}"
+
+    def read(self, texts: Mapping[str, str], now: datetime) -> Values:
+        """Return the values of the form's fields.  Raises FieldError."""
+        values: dict[str, Any] = {}
+        for each in self.fields:
+            text = texts.get(each.name, "")
+            text = text.replace("\r\n", "\n") if each.kind == "area" else text.strip()
+            if not text:
+                if each.required:
+                    raise FieldError(each.name, f"{each.label} is needed.")
+                continue
+            try:
+                values[each.name] = time_text(text, each.label, now) if each.kind == "time" else each.read(text)
+            except (ValueError, Misuse) as error:
+                raise FieldError(
+                    each.name, str(error) if each.kind == "time" else f"{each.label}: {error}"
+                ) from None
+        return values

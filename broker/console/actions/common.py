@@ -1,0 +1,128 @@
+"""Parts that several actions share: fields, calls and receipts."""
+
+from collections.abc import Callable, Mapping
+from shlex import quote
+from typing import Any
+
+from broker.client.words import leaf
+from broker.console.actions import reading
+from broker.console.actions.action import Call, Field, Json, Receipt, Target, Values
+
+TOPIC = "projects/{project}/topics/{topic}"
+SUBSCRIPTION = "projects/{project}/subscriptions/{subscription}"
+PROJECT = "projects/{project}"
+
+MakeCall = Callable[[Target, Values], Call]
+MakeReceipt = Callable[[Target, Values, Json], Receipt]
+MakeCommand = Callable[[Target, Values], str]
+
+REASON = Field(name="reason", label="Reason", help="Shown to everybody who meets it.", placeholder="incident 4711")
+RATE = Field(
+    name="maxMessagesPerSecond",
+    label="Messages a second, at most",
+    read=reading.number,
+    help="Empty: as fast as it can.",
+)
+FILTER = Field(
+    name="filter", label="Filter", placeholder='attributes.env = "test"', help="Only messages that it matches."
+)
+LABELS = Field(name="labels", label="Labels", kind="area", read=reading.pairs, placeholder="team=billing")
+
+
+def full_name(target: Target, collection: str, name: str) -> str:
+    """Return the full name of a resource of the project that is given by its id; a full name stays as it is."""
+    return name if name.startswith("projects/") or not name else f"{target.project}/{collection}/{name}"
+
+
+def posting(verb: str, *names: str) -> MakeCall:
+    """Make a POST of the verb with those fields of the form that are filled in."""
+    return lambda target, values: Call("POST", f"{target.name}:{verb}", chosen(values, *names))
+
+
+def deleting(target: Target, _: Values) -> Call:
+    """Make a DELETE of the resource."""
+    return Call("DELETE", target.name)
+
+
+def chosen(values: Values, *names: str) -> Json:
+    return {name: values[name] for name in names if name in values}
+
+
+def patching(field_of: Mapping[str, Callable[[Values], Any]], of: str) -> MakeCall:
+    """Make a PATCH of all fields of the form; those that are empty are cleared.  `of`: "topic", for the body."""
+
+    def call(target: Target, values: Values) -> Call:
+        body = {name: made for name, make in field_of.items() if (made := make(values)) is not None}
+        return Call("PATCH", target.name, {of: {"name": target.name, **body}, "updateMask": ",".join(field_of)})
+
+    return call
+
+
+def done(text: str, *, path: Callable[[Target], str] | None = None, undo: str = "") -> MakeReceipt:
+    """Make a receipt with `{id}` replaced.  `path`: of the page to go to; the resource's, if absent.
+
+    `undo`: the verb of the action that takes it back.
+    """
+
+    def receipt(target: Target, values: Values, _: Json) -> Receipt:
+        said = text.format(
+            id=target.id, **{name: value for name, value in values.items() if isinstance(value, str)}
+        )
+        back = f"{target.name}:{undo}" if undo else ""
+        return Receipt(said, path(target) if path is not None else target.name, undo=back)
+
+    return receipt
+
+
+def operation(text: str) -> MakeReceipt:
+    """Make the receipt of an operation, whose page is the receipt that stays."""
+
+    def receipt(target: Target, _: Values, answer: Json) -> Receipt:
+        return Receipt(text.format(id=target.id), answer.get("name", target.name))
+
+    return receipt
+
+
+def in_project(collection: str) -> Callable[[Target], str]:
+    return lambda target: f"{target.project}/{collection}"
+
+
+def command(words: str, **options: str) -> MakeCommand:
+    """Make a `broker` command: `words` with `{id}` replaced, and an option for each field that is filled in.
+
+    `options`: the name of the option by that of the field.
+    """
+
+    def make(target: Target, values: Values) -> str:
+        parts = [f"broker {words.format(id=quote(target.id))}"]
+        for name, option in options.items():
+            parts += [
+                f"--{option}" + ("" if each is True else f" {quote(str(each))}") for each in _each(values.get(name))
+            ]
+        return " ".join([*parts, f"--project {quote(leaf(target.project))}"])
+
+    return make
+
+
+def _each(value: object) -> list[object]:
+    if value is None or value is False:
+        return []
+    if isinstance(value, Mapping):
+        return [f"{key}={each}" for key, each in value.items()]
+    return list(value) if isinstance(value, list) else [value]
+
+
+def plural(count: int, unit: str) -> str:
+    """Return a number with its unit: "1 message", "2,600 messages"."""
+    return f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s"
+
+
+def outcomes(text: str, answer: Json) -> str:
+    """Return `text` with how many messages have each outcome, such as "Messages of billing: 3 discarded."."""
+    counts = ", ".join(f"{int(number):,} {_words(outcome)}" for outcome, number in answer.get("counts", {}).items())
+    return f"{text}: {counts or 'no message'}."
+
+
+def _words(outcome: str) -> str:
+    """Return "already settled" for "alreadySettled"."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in outcome)

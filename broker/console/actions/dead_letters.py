@@ -1,0 +1,130 @@
+"""Actions on dead letters: those that a subscription gave up."""
+
+from collections.abc import Sequence
+
+from broker.console.actions import reading
+from broker.console.actions.action import Action, Call, Field, Json, Receipt, Target, Values, Weight
+from broker.console.actions.common import (
+    FILTER,
+    RATE,
+    SUBSCRIPTION,
+    chosen,
+    command,
+    full_name,
+    operation,
+    outcomes,
+)
+
+_CHOICE = [
+    Field(
+        name="reason",
+        label="Reasons",
+        kind="area",
+        read=lambda text: [line for line in text.split("\n") if line.strip()],
+        help="One a line, as the list of dead letters has them. Empty: all.",
+    ),
+    FILTER,
+    Field(name="messageIds", label="Message ids", kind="area", read=reading.lines),
+    Field(name="startTime", label="Dead-lettered since", kind="time"),
+    Field(name="endTime", label="And until", kind="time"),
+]
+_OPTIONS = {
+    "reason": "reason",
+    "filter": "filter",
+    "messageIds": "id",
+    "startTime": "since",
+    "endTime": "until",
+}
+
+
+def _choice(values: Values) -> Json:
+    body = chosen(values, "filter", "messageIds", "startTime", "endTime")
+    return body | ({"reasons": values["reason"]} if "reason" in values else {})
+
+
+def _redrive(target: Target, values: Values) -> Call:
+    body = _choice(values) | chosen(values, RATE.name)
+    if "target" in values:
+        body["target"] = full_name(target, "topics", values["target"])
+    return Call("POST", f"{target.name}:redrive", body)
+
+
+def _discarded(target: Target, _: Values, answer: Json) -> Receipt:
+    more = " There are more: discard again." if answer.get("nextPageToken") else ""
+    return Receipt(outcomes(f"Messages of {target.id}", answer) + more, f"{target.name}/deadLetters")
+
+
+def _edit(target: Target, values: Values) -> Call:
+    body = {"messageId": values["messageId"], **chosen(values, "data", "setAttributes", "removeAttributes")}
+    return Call("POST", f"{target.name}:editDeadLetter", body)
+
+
+def _edited(target: Target, values: Values, answer: Json) -> Receipt:
+    message_id = answer.get("messageId", "")
+    path = f"{target.project}/messages/{message_id}" if message_id else target.name
+    return Receipt(f"Returned {values['messageId']} to {target.id}, edited, as message {message_id}.", path)
+
+
+ACTIONS: Sequence[Action] = [
+    Action(
+        on=SUBSCRIPTION,
+        verb="redrive",
+        rpc="Redrive",
+        permission="pubsub.subscriptions.consume",
+        title="Redrive dead letters",
+        label="Redrive {count}",
+        weight=Weight.BOUNDED,
+        has_preview=True,
+        shown_on=("", "/deadLetters"),
+        help="They come back to this subscription alone, under their first ids, and their attempts begin anew.",
+        fields=[
+            *_CHOICE,
+            RATE,
+            Field(name="target", label="To a topic, in place of the subscription", help="As new messages."),
+        ],
+        call=_redrive,
+        receipt=operation("Redriving dead letters of {id}."),
+        command=command("dlq redrive {id}", maxMessagesPerSecond="rate", target="target", **_OPTIONS),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="discard",
+        rpc="Discard",
+        permission="pubsub.subscriptions.consume",
+        title="Discard dead letters",
+        label="Discard {count}",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        shown_on=("/deadLetters",),
+        help="They are settled for good: nobody is handed them any more.",
+        fields=_CHOICE,
+        call=lambda target, values: Call("POST", f"{target.name}:discard", _choice(values)),
+        receipt=_discarded,
+        command=command("dlq discard {id} --yes", **_OPTIONS),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="editDeadLetter",
+        rpc="EditDeadLetter",
+        permission="pubsub.subscriptions.consume",
+        title="Edit a dead letter and return it",
+        label="Return the edited message",
+        shown_on=(),
+        help="It comes back as a new message, with an id of its own. What is left empty stays as it is.",
+        fields=[
+            Field(name="messageId", label="Message id", required=True),
+            Field(name="data", label="New body", kind="area", read=reading.data),
+            Field(
+                name="setAttributes",
+                label="Set attributes",
+                kind="area",
+                read=reading.pairs,
+                placeholder="kind=order",
+            ),
+            Field(name="removeAttributes", label="Remove attributes", read=reading.lines),
+        ],
+        call=_edit,
+        receipt=_edited,
+        command=command("dlq edit {id} ID", setAttributes="attribute", removeAttributes="remove"),
+    ),
+]

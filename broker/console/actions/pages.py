@@ -1,0 +1,318 @@
+"""The pages of actions: a form with its preview, what is done when it is sent, and the receipt.
+
+The console sends an action once.  What became of one whose answer was lost is in the operations and the activity of
+the project, to which the page leads; it never repeats the action by itself.
+"""
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from broker.console.actions.action import Action, Call, FieldError, Receipt, Target, Values, Weight
+from broker.console.actions.common import SUBSCRIPTION
+from broker.console.actions.previews import Preview, asking, guarded, preview_of
+from broker.console.actions.table import ACTIONS
+from broker.console.api import ApiError, Viewer, api_of
+from broker.console.forms import read_form
+from broker.console.page import Page
+from broker.console.prefix import PREFIX
+from broker.console.render import HEADERS
+
+_RECEIPT = "broker_receipt"  # a cookie
+_RECEIPT_SECONDS = 120
+_MAX_TESTED = 100  # resources of a call that tests permissions
+_MAX_RECEIPT_BYTES = 3_000
+_TOO_LONG = "The form is longer than 16 MB, or is not a form."
+_READ_ONLY = "This console is read-only (--console-read-only). Use the command or the API."
+
+Show = Callable[..., Response]
+Refuse = Callable[[Request, ApiError], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A button for an action on a page.  `is_lossy`: it stands apart from the others."""
+
+    verb: str
+    title: str
+    url: str
+    is_lossy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The actions of a page: those that its viewer may take, and the permissions that the others need.
+
+    `rows`: the addresses of the actions of rows, by verb and full name.
+    """
+
+    allowed: Sequence[Offer] = ()
+    missing: Sequence[str] = ()
+    rows: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def of_row(self, verb: str, name: str, **fields: str) -> str:
+        """Return the address of an action on the resource of a row, with its form filled in; "" if not allowed."""
+        url = self.rows.get((verb, name), "")
+        return f"{url}?{urlencode(fields)}" if url and fields else url
+
+
+class _Target(NamedTuple):
+    """An action, and the full name of the resource that it is on."""
+
+    action: Action
+    name: str
+
+
+class ActionPages:
+    """The actions of one console."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime],
+        viewer: Callable[[Request], Viewer],
+        show: Show,
+        refuse: Refuse,
+        checks_permissions: bool,
+        read_only: bool = False,
+    ) -> None:
+        """`show` renders a page, `refuse` an error in place of one.  `checks_permissions`: authentication is on."""
+        self._now = now
+        self._viewer = viewer
+        self._show = show
+        self._refuse = refuse
+        self._checks_permissions = checks_permissions
+        self._read_only = read_only
+
+    def routes(self) -> list[Route]:
+        return [Route(PREFIX + action.path, self._answering(action), methods=["GET", "POST"]) for action in ACTIONS]
+
+    async def offers(self, request: Request, path: str, page: Page) -> Offers:
+        """Return the actions of a page of the route `path`, and those of its rows."""
+        if self._read_only:
+            return Offers()
+        own = [
+            _Target(action, _target(action, request).name)
+            for action in ACTIONS
+            if any(action.on + suffix == path for suffix in action.shown_on) and action.applies(page.data)
+        ]
+        of_rows = [
+            _Target(action, name)
+            for action in ACTIONS
+            if action.on == SUBSCRIPTION
+            for name in page.row_actions.get(action.verb, ())
+        ]
+        if not own and not of_rows:
+            return Offers()
+        permitted = await self._permitted(request, [*own, *of_rows])
+        given = dict(request.query_params)
+        return Offers(
+            [
+                Offer(each.action.verb, each.action.title, _url(*each, given), each.action.weight is Weight.LOSSY)
+                for each in own
+                if each in permitted
+            ],
+            sorted({each.action.permission for each in own if each not in permitted}),
+            {(each.action.verb, each.name): _url(*each, {}) for each in of_rows if each in permitted},
+        )
+
+    async def _permitted(self, request: Request, asked: Sequence["_Target"]) -> Sequence["_Target"]:
+        """Return those that the viewer has the permission for, by one call for each project."""
+        if not self._checks_permissions:
+            return asked
+        granted: dict[str, set[str]] = {}
+        for project in {"/".join(each.name.split("/")[:2]) for each in asked}:
+            of_project = [each for each in asked if each.name == project or each.name.startswith(f"{project}/")]
+            permissions = sorted({each.action.permission for each in of_project if each.action.permission})
+            if not permissions:
+                continue
+            names = sorted({each.name for each in of_project})[:_MAX_TESTED]
+            answer = await api_of(request).send(
+                self._viewer(request),
+                "POST",
+                f"{project}:testIamPermissions",
+                body={"permissions": permissions, "resources": names},
+            )
+            granted |= {each["name"]: set(each.get("permissions", ())) for each in answer.get("resources", ())}
+        return [
+            each
+            for each in asked
+            if not each.action.permission or each.action.permission in granted.get(each.name, ())
+        ]
+
+    def _answering(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            target = _target(action, request)
+            try:
+                if request.method == "POST":
+                    return await self._act(request, action, target)
+                texts = await self._texts(request, action, target)
+                return await self._form(request, action, target, texts)
+            except ApiError as error:
+                return self._refuse(request, error)
+
+        return answer
+
+    async def _texts(self, request: Request, action: Action, target: Target) -> dict[str, str]:
+        """Return what the form has at first: the defaults, how the resource is now, what the URL says."""
+        texts = {each.name: each.default for each in action.fields}
+        if action.initial is not None:
+            texts.update(action.initial(await api_of(request).get(self._viewer(request), target.name)))
+        given = {
+            each.name: request.query_params[each.name]
+            for each in action.fields
+            if each.name in request.query_params
+        }
+        if given:  # a check box that is not checked is not in a URL
+            texts.update({each.name: "" for each in action.fields if each.kind == "check"})
+        return texts | given
+
+    async def _form(
+        self,
+        request: Request,
+        action: Action,
+        target: Target,
+        texts: Mapping[str, str],
+        *,
+        error: str = "",
+        field: str = "",
+        status: int = 200,
+    ) -> Response:
+        asks = status not in (401, 503)  # the API answers
+        preview: Preview | None = None
+        note, values = "", dict[str, Any]()
+        try:
+            values.update(action.read(texts, self._now()))
+        except FieldError as unreadable:
+            given = request.method == "POST" or bool(request.query_params)
+            error, field = (error, field) if error or not given else (str(unreadable), unreadable.field)
+        else:
+            if action.has_preview and asks:
+                try:
+                    preview = preview_of(await self._send(request, asking(action.call(target, values))))
+                except ApiError as refused:
+                    if refused.status == 401:
+                        raise
+                    note = refused.message
+        permitted = not asks or await self._permitted(request, [_Target(action, target.name)])
+        page = Page(
+            template="action.html",
+            title=action.title,
+            kind="action",
+            name=target.name,
+            data={
+                "action": action,
+                "target": target,
+                "texts": texts,
+                "preview": preview,
+                "label": action.label.format(count=preview.number if preview is not None else ""),
+                "nothing": preview is not None and action.weight is Weight.BOUNDED and not preview.count,
+                "confirm": preview is not None
+                and preview.loses_something
+                and action.weight is Weight.LOSSY
+                and not action.can_be_undone(values),
+                "note": note,
+                "error": error,
+                "error_field": field,
+                "missing": _READ_ONLY if self._read_only else "" if permitted else action.permission,
+                "read_only": self._read_only,
+                "equivalent": action.command(target, values),
+            },
+        )
+        return self._show(request, page, status=status)
+
+    async def _act(self, request: Request, action: Action, target: Target) -> Response:
+        if self._read_only:
+            raise ApiError(403, "PERMISSION_DENIED", _READ_ONLY)
+        form = await read_form(request)
+        if form is None:
+            raise ApiError(400, "INVALID_ARGUMENT", _TOO_LONG)
+        try:
+            values = action.read(form, self._now())
+            call = _confirmed(action, target, values, form)
+        except FieldError as error:
+            return await self._form(request, action, target, form, error=str(error), field=error.field, status=400)
+        try:
+            answer = await self._send(request, call)
+        except ApiError as error:
+            text = error.message
+            if error.status == 401:
+                text = f"You are not signed in any more. Sign in in another tab, then send this again. ({text})"
+            if error.code == "ABORTED":
+                text = f"Nothing was done: it has changed since it was shown. {text} These are the new numbers."
+            return await self._form(request, action, target, form, error=text, status=error.status)
+        return self._done(request, action.receipt(target, values, answer))
+
+    async def _send(self, request: Request, call: Call) -> dict[str, Any]:
+        body = None if call.method == "DELETE" else call.body
+        return await api_of(request).send(
+            self._viewer(request), call.method, call.path, body=body, query=call.query
+        )
+
+    def _done(self, request: Request, receipt: Receipt) -> Response:
+        location = PREFIX + quote(receipt.path, safe="/:@")
+        wants_json = "application/json" in request.headers.get("accept", "")
+        response: Response = (
+            JSONResponse({"location": location}, headers=HEADERS)
+            if wants_json
+            else RedirectResponse(location, 303, headers=HEADERS)
+        )
+        text = json.dumps(asdict(receipt)).encode()[:_MAX_RECEIPT_BYTES]
+        response.set_cookie(
+            _RECEIPT,
+            base64.urlsafe_b64encode(text).decode(),
+            max_age=_RECEIPT_SECONDS,
+            path=PREFIX.rstrip("/"),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return response
+
+
+def receipt_in(request: Request) -> Receipt | None:
+    """Return the receipt of the action before, for the page that follows it."""
+    text = request.cookies.get(_RECEIPT, "")
+    if not text:
+        return None
+    try:
+        return Receipt(**json.loads(base64.urlsafe_b64decode(text)))
+    except (TypeError, ValueError):
+        return None
+
+
+def forget_receipt(response: Response) -> None:
+    """Show the receipt once."""
+    response.delete_cookie(_RECEIPT, path=PREFIX.rstrip("/"))
+
+
+def _confirmed(action: Action, target: Target, values: Values, form: Mapping[str, str]) -> Call:
+    """Return the call with the limits that its preview showed.  Raises FieldError."""
+    call = action.call(target, values)
+    if not action.has_preview:
+        return call
+    count, as_of = form.get("expectedCount", ""), form.get("asOf", "")
+    if not (count.isascii() and count.isdigit() and len(count) <= 18 and as_of):
+        raise FieldError("", "Look at what this would do first; nothing was done.")
+    loses = action.weight is Weight.LOSSY and (count != "0" or form.get("references", "0") != "0")
+    if loses and not action.can_be_undone(values) and form.get("confirm", "").strip() != target.id:
+        raise FieldError("confirm", f"Type {target.id} to confirm; nothing was done.")
+    return guarded(call, count=count, as_of=as_of, is_estimated=form.get("estimated") == "true")
+
+
+def _target(action: Action, request: Request) -> Target:
+    parts = dict(request.path_params)
+    return Target(parts, action.on.format(**parts))
+
+
+def _url(action: Action, name: str, texts: Mapping[str, str]) -> str:
+    given = {each.name: texts[each.name] for each in action.fields if texts.get(each.name)}
+    return f"{PREFIX}{quote(name, safe='/:@')}:{action.verb}" + (f"?{urlencode(given)}" if given else "")

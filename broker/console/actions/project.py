@@ -1,0 +1,222 @@
+"""Actions on what a project has besides topics and subscriptions."""
+
+from collections.abc import Sequence
+
+from broker.console.actions import reading
+from broker.console.actions.action import Action, Call, Field, Receipt, Target, Values, Weight
+from broker.console.actions.common import PROJECT, chosen, command, deleting, done, full_name, in_project, posting
+
+_SNAPSHOT = "projects/{project}/snapshots/{snapshot}"
+_SCHEDULE = "projects/{project}/schedules/{schedule}"
+_SCHEMA = "projects/{project}/schemas/{schema}"
+_OPERATION = "projects/{project}/operations/{operation}"
+_SCHEDULED = "projects/{project}/topics/{topic}/scheduled/{message}"
+_TYPES = (("AVRO", "Avro"), ("PROTOCOL_BUFFER", "Protocol Buffers"), ("JSON", "JSON Schema"))
+
+
+def _put_schedule(target: Target, values: Values) -> Call:
+    body = {
+        "topic": full_name(target, "topics", values["topic"]),
+        "message": chosen(values, "attributes", "orderingKey") | {"data": values.get("data", "")},
+        **chosen(values, "schedule", "interval", "timeZone"),
+    }
+    return Call("PUT", f"{target.project}/schedules/{values['id']}", body)
+
+
+def _create_schema(target: Target, values: Values) -> Call:
+    return Call(
+        "POST", f"{target.project}/schemas", chosen(values, "type", "definition"), {"schemaId": values["id"]}
+    )
+
+
+def _commit(target: Target, values: Values) -> Call:
+    return Call(
+        "POST", f"{target.name}:commit", {"schema": {"name": target.name, **chosen(values, "type", "definition")}}
+    )
+
+
+_DEFINITION = [
+    Field(name="type", label="Language", kind="choice", choices=_TYPES, required=True, default="AVRO"),
+    Field(name="definition", label="Definition", kind="area", required=True),
+]
+
+ACTIONS: Sequence[Action] = [
+    Action(
+        on=PROJECT,
+        verb="createSchedule",
+        rpc="PutSchedule",
+        permission="pubsub.schedules.create",
+        title="Create a schedule",
+        shown_on=("/schedules",),
+        label="Create the schedule",
+        fields=[
+            Field(name="id", label="Id", required=True, placeholder="nightly"),
+            Field(name="topic", label="Topic", required=True, placeholder="jobs"),
+            Field(
+                name="schedule",
+                label="Cron",
+                placeholder="30 2 * * *",
+                help="Five fields, or six with seconds first.",
+            ),
+            Field(name="interval", label="Or every so many seconds", read=reading.seconds),
+            Field(name="timeZone", label="Time zone", placeholder="Europe/Berlin", help="Empty: UTC."),
+            Field(name="data", label="Body", kind="area", read=reading.data),
+            Field(name="attributes", label="Attributes", kind="area", read=reading.pairs),
+            Field(name="orderingKey", label="Ordering key"),
+        ],
+        call=_put_schedule,
+        receipt=lambda target, values, _: Receipt(
+            f"Created schedule {values['id']}.", f"{target.project}/schedules/{values['id']}"
+        ),
+        command=command("schedule create ID BODY --topic TOPIC", schedule="cron", timeZone="time-zone"),
+    ),
+    Action(
+        on=_SCHEDULE,
+        verb="run",
+        rpc="RunSchedule",
+        permission="pubsub.schedules.run",
+        title="Run now",
+        label="Run it now",
+        help="Publishes one message more, also if the schedule is paused.",
+        call=posting("run"),
+        receipt=done("Ran {id}."),
+        command=command("schedule run {id}"),
+    ),
+    Action(
+        on=_SCHEDULE,
+        verb="pause",
+        rpc="PauseSchedule",
+        permission="pubsub.schedules.update",
+        title="Pause",
+        label="Pause the schedule",
+        call=posting("pause"),
+        receipt=done("Paused {id}.", undo="resume"),
+        command=command("schedule pause {id}"),
+    ),
+    Action(
+        on=_SCHEDULE,
+        verb="resume",
+        rpc="ResumeSchedule",
+        permission="pubsub.schedules.update",
+        title="Resume",
+        label="Resume the schedule",
+        call=posting("resume"),
+        receipt=done("Resumed {id}.", undo="pause"),
+        command=command("schedule resume {id}"),
+    ),
+    Action(
+        on=_SCHEDULE,
+        verb="delete",
+        rpc="DeleteSchedule",
+        permission="pubsub.schedules.delete",
+        title="Delete the schedule",
+        label="Delete the schedule",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        call=deleting,
+        receipt=done("Deleted schedule {id}.", path=in_project("schedules")),
+        command=command("schedule delete {id} --yes"),
+    ),
+    Action(
+        on=_SNAPSHOT,
+        verb="delete",
+        rpc="Subscriber.DeleteSnapshot",
+        permission="pubsub.snapshots.delete",
+        title="Delete the snapshot",
+        label="Delete the snapshot",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        shown_on=(),
+        call=deleting,
+        receipt=done("Deleted snapshot {id}.", path=in_project("snapshots")),
+        command=command("snapshot delete {id} --yes"),
+    ),
+    Action(
+        on=PROJECT,
+        verb="createSchema",
+        rpc="SchemaService.CreateSchema",
+        permission="pubsub.schemas.create",
+        title="Create a schema",
+        shown_on=("/schemas",),
+        label="Create the schema",
+        fields=[Field(name="id", label="Id", required=True, placeholder="order"), *_DEFINITION],
+        call=_create_schema,
+        receipt=lambda target, values, _: Receipt(
+            f"Created schema {values['id']}.", f"{target.project}/schemas/{values['id']}"
+        ),
+        command=command("schema create ID --file FILE"),
+    ),
+    Action(
+        on=_SCHEMA,
+        verb="commit",
+        rpc="SchemaService.CommitSchema",
+        permission="pubsub.schemas.commit",
+        title="Commit a revision",
+        label="Commit the revision",
+        help="It is refused, with the reason, if it is not compatible with the revisions before.",
+        fields=_DEFINITION,
+        call=_commit,
+        initial=lambda schema: {"type": schema.get("type", "AVRO"), "definition": schema.get("definition", "")},
+        receipt=done("Committed a revision of {id}."),
+        command=command("schema commit {id} --file FILE"),
+    ),
+    Action(
+        on=_SCHEMA,
+        verb="delete",
+        rpc="SchemaService.DeleteSchema",
+        permission="pubsub.schemas.delete",
+        title="Delete the schema",
+        label="Delete the schema",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        help="Topics that have it take no messages until they have another one or none.",
+        call=deleting,
+        receipt=done("Deleted schema {id}.", path=in_project("schemas")),
+        command=command("schema delete {id} --yes"),
+    ),
+    Action(
+        on=_OPERATION,
+        verb="cancel",
+        rpc="Operations.CancelOperation",
+        permission="",
+        title="Cancel",
+        label="Cancel the operation",
+        help="No further step begins; what was done stays done.",
+        applies=lambda data: not data.get("operation", {}).get("done", False),
+        call=posting("cancel"),
+        receipt=done("Cancelled the operation."),
+        command=command("op cancel {id}"),
+    ),
+    Action(
+        on=_SCHEDULED,
+        verb="cancel",
+        rpc="CancelScheduled",
+        permission="pubsub.topics.update",
+        title="Cancel the message",
+        label="Cancel the message",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        shown_on=(),
+        call=deleting,
+        receipt=lambda target, _values, _answer: Receipt(
+            f"Cancelled {target.id}: nobody gets it.", f"{target.project}/topics/{target.parts['topic']}"
+        ),
+        command=command("scheduled cancel TOPIC {id}"),
+    ),
+    Action(
+        on=PROJECT,
+        verb="updateSettings",
+        rpc="Settings.UpdateSettings",
+        permission="resourcemanager.projects.update",
+        title="Change the event topic",
+        label="Change the event topic",
+        fields=[Field(name="eventTopic", label="Event topic", help="Empty: no events are published.")],
+        call=lambda target, values: Call(
+            "PATCH",
+            f"{target.name}/settings",
+            {"eventTopic": full_name(target, "topics", values.get("eventTopic", ""))},
+        ),
+        receipt=done("Changed the event topic."),
+        command=command("events set TOPIC"),
+    ),
+]

@@ -1,0 +1,432 @@
+"""Actions on subscriptions and on their deliveries."""
+
+from collections.abc import Sequence
+
+from broker.console.actions import reading
+from broker.console.actions.action import Action, Call, Field, Json, Receipt, Target, Values, Weight
+from broker.console.actions.common import (
+    FILTER,
+    LABELS,
+    PROJECT,
+    RATE,
+    REASON,
+    SUBSCRIPTION,
+    chosen,
+    command,
+    deleting,
+    done,
+    full_name,
+    in_project,
+    operation,
+    outcomes,
+    patching,
+    plural,
+    posting,
+)
+
+_ENDPOINT = Field(name="pushEndpoint", label="Endpoint", placeholder="https://example.com/hook")
+_ACK_DEADLINE = Field(
+    name="ackDeadlineSeconds", label="Ack deadline, in seconds", read=reading.whole_number, help="10 to 600."
+)
+_RETENTION = Field(
+    name="messageRetentionDuration",
+    label="Retention, in seconds",
+    read=reading.seconds,
+    help="For how long messages that nobody acknowledges are kept: 600 to 2,678,400 seconds.",
+)
+_DEAD_LETTER_TOPIC = Field(name="deadLetterTopic", label="Dead-letter topic", help="Empty: none.")
+_MAX_ATTEMPTS = Field(
+    name="maxDeliveryAttempts", label="Delivery attempts before that", read=reading.whole_number, help="5 to 100."
+)
+_UNDOABLE = Field(
+    name="undoable", label="Can be undone for an hour", kind="check", read=reading.checked, default="on"
+)
+_SINCE = Field(name="startTime", label="Since", kind="time", required=True, placeholder="1h")
+
+
+def _dead_letter_policy(target: Target, values: Values) -> Json:
+    if _DEAD_LETTER_TOPIC.name not in values:
+        return {}
+    policy = {_DEAD_LETTER_TOPIC.name: full_name(target, "topics", values[_DEAD_LETTER_TOPIC.name])}
+    return {"deadLetterPolicy": policy | chosen(values, _MAX_ATTEMPTS.name)}
+
+
+def _create(target: Target, values: Values) -> Call:
+    body = {
+        "topic": full_name(target, "topics", values["topic"]),
+        **chosen(values, _ACK_DEADLINE.name, "filter", "labels"),
+    }
+    if values.get("enableMessageOrdering"):
+        body["enableMessageOrdering"] = True
+    if _ENDPOINT.name in values:
+        body["pushConfig"] = {_ENDPOINT.name: values[_ENDPOINT.name]}
+    return Call("PUT", f"{target.project}/subscriptions/{values['id']}", body | _dead_letter_policy(target, values))
+
+
+def _update(target: Target, values: Values) -> Call:
+    make = patching(
+        {
+            _ACK_DEADLINE.name: lambda given: given.get(_ACK_DEADLINE.name),
+            _RETENTION.name: lambda given: given.get(_RETENTION.name),
+            "deadLetterPolicy": lambda given: _dead_letter_policy(target, given).get("deadLetterPolicy"),
+            "labels": lambda given: given.get("labels", {}),
+        },
+        "subscription",
+    )
+    return make(target, values)
+
+
+def _settings(subscription: Json) -> dict[str, str]:
+    policy = subscription.get("deadLetterPolicy", {})
+    return {
+        _ACK_DEADLINE.name: str(subscription.get(_ACK_DEADLINE.name, "")),
+        _RETENTION.name: subscription.get(_RETENTION.name, "").removesuffix("s"),
+        _DEAD_LETTER_TOPIC.name: policy.get(_DEAD_LETTER_TOPIC.name, ""),
+        _MAX_ATTEMPTS.name: str(policy.get(_MAX_ATTEMPTS.name, "")),
+        "labels": "\n".join(f"{key}={value}" for key, value in subscription.get("labels", {}).items()),
+    }
+
+
+def _seek(target: Target, values: Values) -> Call:
+    snapshot = full_name(target, "snapshots", values.get("snapshot", ""))
+    to = {"snapshot": snapshot} if snapshot else chosen(values, "time")
+    return Call("POST", f"{target.name}:seek", to | chosen(values, "undoable"))
+
+
+def _sought(target: Target, _: Values, answer: Json) -> Receipt:
+    return Receipt(
+        f"Moved {target.id}: {plural(int(answer.get('replayedMessages', 0)), 'message')} will be delivered again.",
+        target.name,
+        undo=f"{target.name}:undoSeek" if "undoUntil" in answer else "",
+        undo_until=answer.get("undoUntil", ""),
+    )
+
+
+def _purged(target: Target, _: Values, answer: Json) -> Receipt:
+    if "metadata" in answer:
+        return Receipt(f"Purging {target.id}.", answer["name"])
+    return Receipt(
+        f"Purged {target.id}.",
+        target.name,
+        undo=f"{target.name}:undoSeek" if "undoUntil" in answer else "",
+        undo_until=answer.get("undoUntil", ""),
+    )
+
+
+def _set_endpoint(target: Target, values: Values) -> Call:
+    return Call("POST", f"{target.name}:modifyPushConfig", {"pushConfig": chosen(values, _ENDPOINT.name)})
+
+
+def _test_push(target: Target, values: Values) -> Call:
+    return Call("POST", f"{target.name}:testPush", {"message": {"data": values.get("data", "")}})
+
+
+def _tested(target: Target, _: Values, answer: Json) -> Receipt:
+    status, latency = answer.get("status"), answer.get("latency", "")
+    said = f"answered {status}" if status else f"did not answer: {answer.get('detail', 'no reason is known')}"
+    return Receipt(f"The endpoint {said}{f' within {latency}' if latency else ''}.", target.name)
+
+
+def _snapshot(target: Target, values: Values) -> Call:
+    body = {"subscription": target.name, **chosen(values, "labels")}
+    return Call("PUT", f"{target.project}/snapshots/{values['id']}", body)
+
+
+def _resent(target: Target, _: Values, answer: Json) -> Receipt:
+    return Receipt(outcomes(f"Messages to {target.id}", answer), target.name)
+
+
+ACTIONS: Sequence[Action] = [
+    Action(
+        on=PROJECT,
+        verb="createSubscription",
+        rpc="Subscriber.CreateSubscription",
+        permission="pubsub.subscriptions.create",
+        title="Create a subscription",
+        shown_on=("", "/subscriptions"),
+        label="Create the subscription",
+        fields=[
+            Field(name="id", label="Id", required=True, placeholder="billing"),
+            Field(name="topic", label="Topic", required=True, placeholder="orders"),
+            Field(
+                name="pushEndpoint",
+                label="Endpoint",
+                placeholder="https://example.com/hook",
+                help="Empty: clients pull.",
+            ),
+            _ACK_DEADLINE,
+            FILTER,
+            Field(name="enableMessageOrdering", label="In the order of keys", kind="check", read=reading.checked),
+            _DEAD_LETTER_TOPIC,
+            _MAX_ATTEMPTS,
+            LABELS,
+        ],
+        call=_create,
+        receipt=lambda target, values, _: Receipt(
+            f"Created subscription {values['id']}.", f"{target.project}/subscriptions/{values['id']}"
+        ),
+        command=command("sub create ID --topic TOPIC", pushEndpoint="push-endpoint", filter="filter"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="seek",
+        rpc="Subscriber.Seek",
+        permission="pubsub.subscriptions.consume",
+        title="Seek: replay or skip",
+        label="Seek: move past {count}",
+        weight=Weight.BOUNDED,
+        has_preview=True,
+        help="What was published before the time is acknowledged; what was published since is delivered again.",
+        fields=[
+            Field(
+                name="time",
+                label="To the time",
+                kind="time",
+                placeholder="1h",
+                help="A time, now, or how long ago.",
+            ),
+            Field(name="snapshot", label="Or to the snapshot"),
+            _UNDOABLE,
+        ],
+        call=_seek,
+        receipt=_sought,
+        command=command("seek {id} --yes", time="time", snapshot="snapshot", undoable="undoable"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="undoSeek",
+        rpc="UndoSeek",
+        permission="pubsub.subscriptions.consume",
+        title="Undo the last seek or purge",
+        label="Undo it",
+        help="Back to where it was before the newest seek or purge of the last hour that can be undone.",
+        call=posting("undoSeek"),
+        receipt=_sought,
+        command=command("seek {id} --undo --yes"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="pause",
+        rpc="PauseSubscription",
+        permission="pubsub.subscriptions.update",
+        title="Pause",
+        applies=lambda data: "pause" not in data.get("subscription", {}),
+        label="Pause the subscription",
+        help="Nothing is delivered until it is resumed; nothing is lost.",
+        fields=[REASON],
+        call=posting("pause", "reason"),
+        receipt=done("Paused {id}: nothing is delivered.", undo="resume"),
+        command=command("sub pause {id}", reason="reason"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="resume",
+        rpc="ResumeSubscription",
+        permission="pubsub.subscriptions.update",
+        title="Resume",
+        applies=lambda data: "pause" in data.get("subscription", {}),
+        label="Resume the subscription",
+        call=posting("resume"),
+        receipt=done("Resumed {id}.", undo="pause"),
+        command=command("sub resume {id}"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="pausePush",
+        rpc="PausePush",
+        permission="pubsub.subscriptions.update",
+        title="Pause pushes",
+        label="Pause the pushes",
+        fields=[REASON],
+        applies=lambda data: bool(data.get("is_push")),
+        call=posting("pausePush", "reason"),
+        receipt=done("Paused the pushes of {id}.", undo="resumePush"),
+        command=command("push pause {id}", reason="reason"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="resumePush",
+        rpc="ResumePush",
+        permission="pubsub.subscriptions.update",
+        title="Resume pushes",
+        label="Resume the pushes",
+        applies=lambda data: bool(data.get("is_push")),
+        call=posting("resumePush"),
+        receipt=done("Resumed the pushes of {id}.", undo="pausePush"),
+        command=command("push resume {id}"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="testPush",
+        rpc="TestPush",
+        permission="pubsub.subscriptions.update",
+        title="Send a test push",
+        label="Send it",
+        applies=lambda data: bool(data.get("is_push")),
+        help="One message that is not in the log, with the id 0; nothing is counted for or against the endpoint.",
+        fields=[Field(name="data", label="Body", kind="area", read=reading.data)],
+        call=_test_push,
+        receipt=_tested,
+        command=command("push test {id}"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="recover",
+        rpc="RecoverPushes",
+        permission="pubsub.subscriptions.consume",
+        title="Recover failed pushes",
+        label="Push {count} again",
+        weight=Weight.BOUNDED,
+        has_preview=True,
+        applies=lambda data: bool(data.get("is_push")),
+        help="What was dead-lettered since the time is pushed again.",
+        fields=[_SINCE, RATE],
+        call=posting("recover", "startTime", RATE.name),
+        receipt=operation("Recovering the pushes of {id}."),
+        command=command("push recover {id}", startTime="since", maxMessagesPerSecond="rate"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="replayMissing",
+        rpc="ReplayMissingPushes",
+        permission="pubsub.subscriptions.consume",
+        title="Push to the new endpoint what it missed",
+        label="Push {count}",
+        weight=Weight.BOUNDED,
+        has_preview=True,
+        applies=lambda data: bool(data.get("is_push")),
+        fields=[_SINCE, Field(name="endpointTime", label="The endpoint is new since", kind="time"), RATE],
+        call=posting("replayMissing", "startTime", "endpointTime", RATE.name),
+        receipt=operation("Pushing to the endpoint of {id} what it missed."),
+        command=command(
+            "push replay-missing {id}",
+            startTime="since",
+            endpointTime="endpoint-since",
+            maxMessagesPerSecond="rate",
+        ),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="resend",
+        rpc="ResendMessages",
+        permission="pubsub.subscriptions.consume",
+        title="Resend messages",
+        label="Resend the messages",
+        help="They are delivered once more, to this subscription alone, even if they were acknowledged.",
+        fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.lines)],
+        call=posting("resend", "messageIds"),
+        receipt=_resent,
+        command=command("push resend {id}", messageIds="id"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="snapshot",
+        rpc="Subscriber.CreateSnapshot",
+        permission="pubsub.snapshots.create",
+        title="Make a snapshot",
+        label="Make the snapshot",
+        help="It holds what is not acknowledged now, and all that comes later, for seven days at most.",
+        fields=[Field(name="id", label="Id", required=True, placeholder="before-release"), LABELS],
+        call=_snapshot,
+        receipt=lambda target, values, _: Receipt(f"Made snapshot {values['id']}.", f"{target.project}/snapshots"),
+        command=command("snapshot create ID --subscription {id}"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="update",
+        rpc="Subscriber.UpdateSubscription",
+        permission="pubsub.subscriptions.update",
+        title="Change the settings",
+        label="Change the settings",
+        fields=[_ACK_DEADLINE, _RETENTION, _DEAD_LETTER_TOPIC, _MAX_ATTEMPTS, LABELS],
+        call=_update,
+        initial=_settings,
+        receipt=done("Changed the settings of {id}."),
+        command=command("sub update {id}", ackDeadlineSeconds="ack-deadline", deadLetterTopic="dead-letter-topic"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="setFilter",
+        rpc="SetFilter",
+        permission="pubsub.subscriptions.update",
+        title="Change the filter",
+        label="Change the filter",
+        fields=[
+            Field(
+                name="filter",
+                label="Filter",
+                help="Empty: everything. It holds for messages published from now on.",
+            )
+        ],
+        call=lambda target, values: Call("POST", f"{target.name}:setFilter", {"filter": values.get("filter", "")}),
+        initial=lambda subscription: {"filter": subscription.get("filter", "")},
+        receipt=done("Changed the filter of {id}."),
+        command=command("sub set-filter {id} FILTER"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="setEndpoint",
+        rpc="Subscriber.ModifyPushConfig",
+        permission="pubsub.subscriptions.update",
+        title="Change the endpoint",
+        label="Change the endpoint",
+        help="Empty: clients pull. The other settings of pushes go back to their defaults.",
+        fields=[_ENDPOINT],
+        call=_set_endpoint,
+        initial=lambda subscription: {_ENDPOINT.name: subscription.get("pushConfig", {}).get(_ENDPOINT.name, "")},
+        receipt=done("Changed the endpoint of {id}."),
+        command=command("push set-endpoint {id} URL"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="purge",
+        rpc="PurgeSubscription",
+        permission="pubsub.subscriptions.consume",
+        title="Purge the backlog",
+        label="Purge {count}",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        help="What is not acknowledged is acknowledged, without having been delivered.",
+        fields=[
+            Field(name="before", label="Published before", kind="time", placeholder="1h", help="Empty: all of it."),
+            FILTER,
+            _UNDOABLE,
+        ],
+        call=lambda target, values: Call(
+            "POST",
+            f"{target.name}:purge",
+            chosen(values, "before", "filter") | ({} if "filter" in values else chosen(values, "undoable")),
+        ),
+        can_be_undone=lambda values: values.get("undoable") is True and "filter" not in values,
+        receipt=_purged,
+        command=command("purge {id} --yes", before="before", filter="filter", undoable="undoable"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="detach",
+        rpc="Publisher.DetachSubscription",
+        permission="pubsub.topics.detachSubscription",
+        title="Detach from the topic",
+        label="Detach, dropping {count}",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        help="Its backlog is dropped, and it receives nothing more.",
+        call=posting("detach"),
+        receipt=done("Detached {id}."),
+        command=command("sub detach {id} --yes"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="delete",
+        rpc="Subscriber.DeleteSubscription",
+        permission="pubsub.subscriptions.delete",
+        title="Delete the subscription",
+        label="Delete it, dropping {count}",
+        weight=Weight.LOSSY,
+        has_preview=True,
+        help="Its backlog is dropped.",
+        call=deleting,
+        receipt=done("Deleted subscription {id}.", path=in_project("subscriptions")),
+        command=command("sub delete {id} --yes"),
+    ),
+]

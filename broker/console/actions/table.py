@@ -1,0 +1,13 @@
+"""All actions of the console."""
+
+from collections.abc import Sequence
+
+from broker.console.actions import dead_letters, project, subscriptions, topics
+from broker.console.actions.action import Action
+
+ACTIONS: Sequence[Action] = [
+    *topics.ACTIONS,
+    *subscriptions.ACTIONS,
+    *dead_letters.ACTIONS,
+    *project.ACTIONS,
+]

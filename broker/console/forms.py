@@ -1,0 +1,22 @@
+"""Reads the form of a request."""
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+MAX_FORM_BYTES = 16_000_000  # a message of 10 MB in base64, percent-encoded
+_MAX_FIELDS = 60
+
+
+async def read_form(request: Request, most: int = MAX_FORM_BYTES) -> dict[str, str] | None:
+    """Return the fields of a form of at most `most` bytes; None for one that is longer or is not a form of text."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > most:
+            return None
+    try:
+        text = body.decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
+    except ValueError:
+        return None

@@ -1,0 +1,135 @@
+// The form of an action: its numbers change as one types, and it is sent once.
+// @ts-check
+
+const DELAY_MS = 400;
+const MAX_URL = 4000;
+
+const policy = window.trustedTypes
+  ? window.trustedTypes.createPolicy("console-action", { createHTML: (/** @type {string} */ text) => text })
+  : { createHTML: (/** @type {string} */ text) => text };
+
+const parse = (/** @type {string} */ text) =>
+  new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
+
+let form = /** @type {HTMLFormElement} */ (document.getElementById("action"));
+const preview = () => document.getElementById("preview");
+let timer = 0;
+let asked = 0;
+let sending = false;
+
+function fields() {
+  const query = new URLSearchParams(/** @type {any} */ (new FormData(form)));
+  for (const name of ["expectedCount", "asOf", "references", "estimated", "confirm"]) query.delete(name);
+  return query;
+}
+
+/** Ask what the action would do with what is in the form now. */
+async function look() {
+  const query = fields();
+  if (sending || query.toString().length > MAX_URL) return;
+  const mine = ++asked;
+  preview()?.classList.add("waiting");
+  try {
+    const answer = await fetch(`${location.pathname}?${query}`, { redirect: "error" });
+    const fresh = parse(await answer.text());
+    if (mine !== asked || sending) return;
+    for (const [own, next] of [
+      [preview(), fresh.getElementById("preview")],
+      [form.querySelector(".buttons"), fresh.querySelector("#action .buttons")],
+      [document.querySelector(".commands"), fresh.querySelector(".commands")],
+    ]) {
+      if (own && next && !own.contains(document.activeElement)) own.replaceWith(document.importNode(next, true));
+    }
+    history.replaceState(null, "", `${location.pathname}?${query}`);
+  } catch {
+    preview()?.classList.add("waiting");
+  }
+}
+
+/** Say that nobody knows whether it was done; the page does not send it again. */
+function unknown() {
+  const project = location.pathname.match(/^\/console\/projects\/[^/]+/)?.[0] ?? "/console";
+  const note = document.createElement("p");
+  note.className = "refusal";
+  note.id = "error";
+  note.tabIndex = -1;
+  note.setAttribute("role", "alert");
+  note.append("The result is not known: the broker did not answer. Look before you repeat it: ");
+  for (const [word, path] of [["operations", `${project}/operations`], ["activity", `${project}/activity`]]) {
+    const link = document.createElement("a");
+    link.href = path;
+    link.target = "_blank";
+    link.textContent = word;
+    note.append(link, word === "operations" ? ", " : ".");
+  }
+  document.getElementById("error")?.remove();
+  form.before(note);
+  note.focus();
+}
+
+async function send(/** @type {SubmitEvent} */ event) {
+  const button = /** @type {HTMLButtonElement | null} */ (event.submitter);
+  if (button?.formMethod === "get") return;
+  event.preventDefault();
+  if (sending) return;
+  sending = true;
+  if (button) button.disabled = true;
+  try {
+    const body = new URLSearchParams(/** @type {any} */ (new FormData(form)));
+    const headers = { Accept: "application/json, text/html" };
+    const answer = await fetch(location.pathname, { method: "POST", body, headers, redirect: "error" });
+    if (answer.headers.get("content-type")?.startsWith("application/json")) {
+      location.assign((await answer.json()).location);
+      return;
+    }
+    const fresh = parse(await answer.text());
+    const main = document.querySelector("main");
+    const next = fresh.querySelector("main");
+    if (!main || !next) throw new Error("no page");
+    main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
+    start();
+    const error = document.getElementById("error");
+    if (error) {
+      error.tabIndex = -1;
+      error.focus();
+    }
+  } catch {
+    unknown();
+    return;
+  }
+  sending = false;
+}
+
+/** A file in place of a text in base64. */
+function files(/** @type {HTMLFormElement} */ own) {
+  const area = /** @type {HTMLTextAreaElement | null} */ (own.querySelector("textarea[name=base64]"));
+  if (!area) return;
+  const input = document.createElement("input");
+  input.type = "file";
+  input.setAttribute("aria-label", "A file as the body");
+  input.addEventListener("change", async () => {
+    const file = input.files?.[0];
+    if (!file) return;
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    let text = "";
+    for (let at = 0; at < bytes.length; at += 8190) text += btoa(String.fromCharCode(...bytes.subarray(at, at + 8190)));
+    area.value = text;
+  });
+  area.after(input);
+}
+
+function start() {
+  const own = /** @type {HTMLFormElement | null} */ (document.getElementById("action"));
+  if (!own) return;
+  form = own;
+  own.addEventListener("submit", send);
+  own.addEventListener("input", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (!preview() || target.id === "f-confirm") return;
+    clearTimeout(timer);
+    timer = setTimeout(look, DELAY_MS);
+  });
+  files(own);
+}
+
+start();

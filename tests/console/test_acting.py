@@ -1,0 +1,148 @@
+"""Journeys that act, in a real browser."""
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, expect
+
+from broker.console.actions.table import ACTIONS
+from tests.console.sample import Sample
+from tests.console.test_browser import CSP_EVENTS, LOOKS, browser, pytestmark, sample  # noqa: F401
+from tests.fixtures.broker import Rest, eventually, text
+
+COUNT = 300  # of dead letters
+
+
+async def open_page(browser: Browser, rest: Rest, path: str, *, scripts: bool = True) -> Page:  # noqa: F811
+    context = await browser.new_context(java_script_enabled=scripts)
+    page = await context.new_page()
+    await page.goto(str(rest.client.base_url).rstrip("/") + "/console/" + path)
+    return page
+
+
+async def give_up(rest: Rest, count: int) -> None:
+    """Make dead letters of `worker`."""
+    await rest.create_topic("dead")
+    await rest.create_topic("work")
+    await rest.create_subscription("kept", topic="dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
+    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
+    await rest.publish(*(str(number) for number in range(count)), topic="work")
+    gone = 0
+    while gone < count:
+        received = await rest.pull("worker", 1_000)
+        if received:
+            await rest.ok(
+                "POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]}
+            )
+        gone += len(received)
+
+    async def all_are_dead() -> bool:
+        found = await rest.ok("GET", f"{rest.subscription('worker')}/deadLetters", params={"groupBy": "reason"})
+        return sum(group["count"] for group in found["groups"]) == count
+
+    await eventually(all_are_dead, seconds=120)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+async def test_dead_letters_are_redriven_from_their_page(rest: Rest, browser: Browser, scripts: bool) -> None:  # noqa: F811
+    """Two presses: the button of the page, and the one that says how many."""
+    await give_up(rest, COUNT)
+    page = await open_page(browser, rest, f"{rest.subscription('worker')}/deadLetters", scripts=scripts)
+    await page.get_by_role("link", name="Redrive dead letters").click()
+    button = page.get_by_role("button", name=f"Redrive {COUNT} messages")
+    await button.click()
+    await page.wait_for_url("**/operations/*")
+    await expect(page.locator("#receipt")).to_contain_text("Redriving dead letters of worker.")
+    operation = page.url.partition("/console/")[2]
+    done = await rest.ok("POST", f"{operation}:wait", {"timeout": "60s"})
+    assert done["metadata"]["done"] == str(COUNT)
+    assert len(await rest.drain("worker")) == COUNT
+
+
+async def test_a_seek_is_previewed_while_one_types_and_undone(rest: Rest, browser: Browser) -> None:  # noqa: F811
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish("a", "b", "c")
+    page = await open_page(browser, rest, f"{rest.subscription()}")
+    await page.get_by_role("link", name="Seek: replay or skip").click()
+    await page.get_by_label("To the time").fill("now")
+    await page.get_by_role("button", name="Seek: move past 3 messages").click()
+    receipt = page.locator("#receipt")
+    await expect(receipt).to_contain_text("Moved sub")
+    assert await rest.pull() == []
+    await receipt.get_by_role("link", name="Undo").click()
+    await page.get_by_role("button", name="Undo it").click()
+    await expect(receipt).to_contain_text("3 messages will be delivered again")
+    assert sorted(text(one["message"]) for one in await rest.drain()) == ["a", "b", "c"]
+
+
+async def test_an_action_whose_answer_is_lost_is_not_repeated(
+    rest: Rest,
+    browser: Browser,  # noqa: F811
+) -> None:
+    """The broker does what it was asked, and its answer never comes."""
+    await rest.create_topic()
+    await rest.create_subscription()
+    page = await open_page(browser, rest, f"{rest.topic()}:publish")
+    sent = list[str]()
+
+    async def lose(route: object) -> None:
+        assert hasattr(route, "fetch")
+        await route.fetch()
+        sent.append("POST")
+        await route.abort()  # type: ignore[attr-defined]
+
+    await page.route("**/*:publish", lose)
+    await page.get_by_label("Body", exact=True).fill("once")
+    await page.get_by_role("button", name="Publish the message").click()
+    alert = page.get_by_role("alert")
+    await expect(alert).to_contain_text("The result is not known")
+    await expect(alert.get_by_role("link", name="activity")).to_be_visible()
+    await expect(page.get_by_role("button", name="Publish the message")).to_be_disabled()
+    await expect(page.get_by_label("Body", exact=True)).to_have_value("once")
+    assert sent == ["POST"]
+    assert [text(one["message"]) for one in await rest.drain()] == ["once"]
+
+
+async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> None:  # noqa: F811
+    await rest.create_topic()
+    await rest.create_subscription()
+    page = await open_page(browser, rest, f"{rest.subscription()}:update")
+    await page.get_by_label("Labels").fill("team")
+    await page.get_by_role("button", name="Change the settings").click()
+    await expect(page.get_by_role("alert")).to_contain_text("each line is KEY=VALUE")
+    await expect(page.get_by_label("Labels")).to_have_value("team")
+    await page.get_by_label("Labels").fill("team=billing")
+    await page.get_by_role("button", name="Change the settings").click()
+    await expect(page.locator("#receipt")).to_contain_text("Changed the settings of sub.")
+    assert (await rest.ok("GET", rest.subscription()))["labels"] == {"team": "billing"}
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("look", LOOKS)
+async def test_no_page_of_an_action_has_an_accessibility_problem_or_breaks_the_policy(
+    rest: Rest,
+    sample: Sample,  # noqa: F811
+    browser: Browser,  # noqa: F811
+    look: str,
+) -> None:
+    strict = await browser.new_context(**LOOKS[look])  # type: ignore[arg-type]
+    await strict.add_init_script(CSP_EVENTS)
+    page = await strict.new_page()
+    relaxed = await (await browser.new_context(bypass_csp=True, **LOOKS[look])).new_page()  # type: ignore[arg-type]
+    base = str(rest.client.base_url).rstrip("/")
+    ids = {**sample.ids, "snapshot": "before"}
+    for action in ACTIONS:
+        if "scheduled" in action.on:
+            continue
+        address = f"{base}/console/{action.path.format(**ids)}"
+        await page.goto(address)
+        assert await page.evaluate("window.violations") == [], address
+        width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width[0] <= width[1], (address, width)
+        await relaxed.goto(address)
+        found = await Axe().run(relaxed)
+        assert [
+            (one["id"], [node["html"] for node in one["nodes"]]) for one in found.response["violations"]
+        ] == [], address

@@ -1,0 +1,351 @@
+"""Actions do what their pages showed, once, and only for those who may."""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.console.actions.action import Action, Weight
+from broker.console.actions.table import ACTIONS
+from broker.console.render import POLICY
+from tests.console.sample import HOSTILE, Sample, fill
+from tests.fixtures.access import Guarded, guarded
+from tests.fixtures.broker import Rest, eventually, text
+from tests.fixtures.push_sink import PushSink
+from tests.fixtures.registered import ROUTES
+
+PROJECT = "projects/{project}"
+TOPIC, SUBSCRIPTION = f"{PROJECT}/topics/orders", f"{PROJECT}/subscriptions/audit"
+PUSHED = f"{PROJECT}/subscriptions/billing"
+AVRO = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+WIDER = AVRO.replace("]}", ', {"name": "b", "type": "int", "default": 0}]}')
+
+
+@pytest.fixture
+async def sample(rest: Rest, push_sink: PushSink) -> Sample:
+    return await fill(rest, push_sink)
+
+
+def action_of(verb: str, on: str) -> Action:
+    """Return the action of a path such as "projects/{project}/topics/{topic}"."""
+    [found] = [each for each in ACTIONS if each.verb == verb and each.on == on]
+    return found
+
+
+def hidden(page: str) -> dict[str, str]:
+    """Return what the form of a page sends with what is typed."""
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page))
+
+
+async def look(client: httpx.AsyncClient, address: str, typed: Mapping[str, str]) -> httpx.Response:
+    return await client.get(address, params=dict(typed))
+
+
+async def act(client: httpx.AsyncClient, address: str, typed: Mapping[str, str], **more: str) -> httpx.Response:
+    """Look at the action first, as its page makes one do, and send its form then."""
+    page = await look(client, address, typed)
+    confirm = {"confirm": address.partition(":")[0].rsplit("/", 1)[-1]} if 'name="confirm"' in page.text else {}
+    return await client.post(address, data={**more, **typed, **hidden(page.text), **confirm})
+
+
+def receipt(answer: httpx.Response) -> str:
+    """Return the text of the receipt that an action has left."""
+    cookie = answer.cookies["broker_receipt"].strip('"')
+    said: str = json.loads(base64.urlsafe_b64decode(cookie))["text"]
+    return said
+
+
+def note(page: str) -> str:
+    """Return the error on a page."""
+    found = re.search(r'id="error">(.*?)</p>', page, re.DOTALL)
+    return html.unescape(found[1]) if found else ""
+
+
+# What is typed into each form, in an order in which each can be done.
+DONE: list[tuple[str, str, dict[str, str], str]] = [
+    (PROJECT, "createTopic", {"id": "made", "labels": "team=billing"}, "Created topic made."),
+    (PROJECT, "createSubscription", {"id": "got", "topic": "made"}, "Created subscription got."),
+    (PROJECT, "createSchedule", {"id": "beat", "topic": "made", "interval": "9", "data": "a"}, "Created schedule"),
+    (PROJECT, "createSchema", {"id": "Row", "type": "AVRO", "definition": AVRO}, "Created schema Row."),
+    (PROJECT, "updateSettings", {"eventTopic": "morgue"}, "Changed the event topic."),
+    (TOPIC, "publish", {"data": "by hand", "attributes": "a=b"}, "Published message "),
+    (TOPIC, "update", {"messageRetentionDuration": "3600"}, "Changed the settings of orders."),
+    (TOPIC, "freeze", {"reason": "incident"}, "Froze orders"),
+    (TOPIC, "unfreeze", {}, "Unfroze orders"),
+    (TOPIC, "copy", {"targetTopic": "made"}, "Copying orders."),
+    (TOPIC, "retract", {"messageIds": "{message}"}, "Messages of orders: 1 retracted."),
+    (SUBSCRIPTION, "pause", {"reason": "incident"}, "Paused audit"),
+    (SUBSCRIPTION, "resume", {}, "Resumed audit."),
+    (SUBSCRIPTION, "snapshot", {"id": "kept"}, "Made snapshot kept."),
+    (SUBSCRIPTION, "seek", {"time": "now", "undoable": "on"}, "Moved audit: 0 messages"),
+    (SUBSCRIPTION, "undoSeek", {}, "Moved audit: "),
+    (SUBSCRIPTION, "purge", {"undoable": "on"}, "Purged audit."),
+    (SUBSCRIPTION, "resend", {"messageIds": "{message}"}, "Messages to audit: "),
+    (SUBSCRIPTION, "update", {"ackDeadlineSeconds": "30"}, "Changed the settings of audit."),
+    (SUBSCRIPTION, "setFilter", {"filter": "attributes:a"}, "Changed the filter of audit."),
+    (PUSHED, "pausePush", {"reason": "incident"}, "Paused the pushes of billing."),
+    (PUSHED, "resumePush", {}, "Resumed the pushes of billing."),
+    (PUSHED, "testPush", {"data": "hello"}, "The endpoint answered 503"),
+    (PUSHED, "recover", {"startTime": "1h"}, "Recovering the pushes of billing."),
+    (PUSHED, "replayMissing", {"startTime": "1h"}, "Pushing to the endpoint of billing what it missed."),
+    (PUSHED, "setEndpoint", {"pushEndpoint": ""}, "Changed the endpoint of billing."),
+    (SUBSCRIPTION, "detach", {}, "Detached audit."),
+    (SUBSCRIPTION, "delete", {}, "Deleted subscription audit."),
+    (f"{PROJECT}/schedules/nightly", "run", {}, "Ran nightly."),
+    (f"{PROJECT}/schedules/nightly", "pause", {}, "Paused nightly."),
+    (f"{PROJECT}/schedules/nightly", "resume", {}, "Resumed nightly."),
+    (f"{PROJECT}/schedules/nightly", "delete", {}, "Deleted schedule nightly."),
+    (f"{PROJECT}/schemas/Order", "commit", {"type": "AVRO", "definition": WIDER}, "Committed a revision of Order."),
+    (f"{PROJECT}/schemas/Order", "delete", {}, "Deleted schema Order."),
+    (f"{PROJECT}/snapshots/kept", "delete", {}, "Deleted snapshot kept."),
+    (f"{PROJECT}/operations/{{operation}}", "cancel", {}, "Cancelled the operation."),
+    (TOPIC, "purge", {}, "Purged orders."),
+    (TOPIC, "delete", {}, "Deleted topic orders."),
+]  # fmt: skip
+ELSEWHERE = {"redrive", "discard", "editDeadLetter", "scheduled"}  # in tests of their own
+
+
+async def test_each_action_does_what_its_page_says_and_leaves_a_receipt(rest: Rest, sample: Sample) -> None:
+    """The page is shown with the policy, and looking at it changes nothing that the action changes."""
+    for path, verb, given, said in DONE:
+        address = f"{sample.page(path)}:{verb}"
+        typed = {
+            name: value.format(**sample.ids) if "{message}" in value else value for name, value in given.items()
+        }
+        page = await look(rest.client, address, typed)
+        assert page.status_code == 200, (address, page.text)
+        assert page.headers["content-security-policy"] == POLICY
+        done = await act(rest.client, address, typed)
+        assert done.status_code == 303, (address, note(done.text) or done.text)
+        assert said in receipt(done), address
+        shown = await rest.client.get(done.headers["location"])
+        assert shown.status_code == 200, (address, done.headers["location"], shown.text)
+        assert html.escape(said, quote=False) in shown.text.replace("&#39;", "'"), address
+    assert (await rest.ok("GET", rest.topic("made")))["labels"] == {"team": "billing"}
+    assert (await rest.ok("GET", f"{rest.project}/settings"))["eventTopic"] == rest.topic("morgue")
+
+
+def test_each_action_is_tried_and_is_a_call_of_the_specification() -> None:
+    tried = {(verb, path.count("/"), path.split("/")[2] if "/" in path[10:] else "") for path, verb, _, _ in DONE}
+    for action in ACTIONS:
+        parts = action.on.split("/")
+        key = (action.verb, action.on.count("/"), parts[2] if len(parts) > 2 else "")
+        assert key in tried or action.verb in ELSEWHERE or "scheduled" in parts, action.path
+    operations = {route.operation for route in ROUTES} | {route.rpc.name for route in ROUTES}
+    assert {action.rpc for action in ACTIONS} <= operations
+
+
+async def test_dead_letters_are_redriven_discarded_and_edited(rest: Rest, push_sink: PushSink) -> None:
+    await rest.create_topic("dead")
+    await rest.create_topic("work")
+    await rest.create_subscription("kept", topic="dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
+    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
+    ids = await rest.publish("a", "b", "c", topic="work")
+    received = await rest.pull("worker")
+    await rest.ok("POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]})
+    address = f"/console/{rest.subscription('worker')}"
+    await eventually(lambda: _count_dead_letters(rest, "worker", 3))
+    page = await look(rest.client, f"{address}:discard", {"messageIds": ids[0]})
+    assert "Discard 1 message<" in page.text
+    assert receipt(await act(rest.client, f"{address}:discard", {"messageIds": ids[0]})) == (
+        "Messages of worker: 1 discarded."
+    )
+    edit = {"messageId": ids[1], "data": "B", "setAttributes": "mended=yes"}
+    assert "edited, as message" in receipt(await act(rest.client, f"{address}:editDeadLetter", edit))
+    assert "Redrive 1 message<" in (await look(rest.client, f"{address}:redrive", {})).text
+    done = await act(rest.client, f"{address}:redrive", {})
+    operation = done.headers["location"].removeprefix("/console/")
+    finished = await rest.ok("POST", f"{operation}:wait", {"timeout": "60s"})
+    assert finished["metadata"]["done"] == "1"
+    assert sorted(text(one["message"]) for one in await rest.drain("worker")) == ["B", "c"]
+
+
+async def _count_dead_letters(rest: Rest, subscription: str, count: int) -> bool:
+    listed = await rest.ok("GET", f"{rest.subscription(subscription)}/deadLetters")
+    return len(listed.get("deadLetters", [])) == count
+
+
+async def test_what_has_changed_since_it_was_shown_is_refused_and_shown_again(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish("a", "b")
+    address = f"/console/{rest.subscription()}:purge"
+    shown = hidden((await look(rest.client, address, {})).text)
+    await rest.publish("c")
+    aged = await rest.client.post(address, data={**shown, "confirm": "sub", "expectedCount": "3"})
+    assert aged.status_code == 409, aged.text
+    assert note(aged.text).startswith("Nothing was done: it has changed since it was shown.")
+    assert "<strong>3 messages</strong>" in aged.text
+    assert len(await rest.pull()) == 3
+
+
+async def test_what_came_after_the_numbers_were_shown_is_left_alone(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish("a", "b")
+    address = f"/console/{rest.subscription()}:purge"
+    shown = hidden((await look(rest.client, address, {})).text)
+    await rest.publish("c")
+    assert (await rest.client.post(address, data={**shown, "confirm": "sub"})).status_code == 303
+    assert [text(one["message"]) for one in await rest.drain()] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("without", "status", "said"),
+    [
+        ({"expectedCount", "asOf"}, 400, "Look at what this would do first; nothing was done."),
+        ({"confirm"}, 400, "Type sub to confirm; nothing was done."),
+    ],
+)
+async def test_an_action_that_loses_something_needs_its_numbers_and_the_id(
+    rest: Rest, without: set[str], status: int, said: str
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish("a")
+    address = f"/console/{rest.subscription()}:delete"
+    form = {**hidden((await look(rest.client, address, {})).text), "confirm": "sub"}
+    refused = await rest.client.post(
+        address, data={name: value for name, value in form.items() if name not in without}
+    )
+    assert (refused.status_code, note(refused.text)) == (status, said)
+    assert len(await rest.pull()) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "typed", "said"),
+    [
+        ("seek", {"time": "yesterdayish"}, "To the time must be a time such as"),
+        ("update", {"ackDeadlineSeconds": "ten"}, "Ack deadline, in seconds: “ten” is not a whole number."),
+        ("update", {"labels": "team"}, "Labels: each line is KEY=VALUE, not “team”."),
+        ("setFilter", {"filter": "attributes"}, "The filter is not valid: at column 11"),
+        ("snapshot", {}, "Id is needed."),
+    ],
+)
+async def test_bad_input_is_refused_beside_what_was_typed(
+    rest: Rest, verb: str, typed: Mapping[str, str], said: str
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    before = await rest.ok("GET", rest.subscription())
+    refused = await rest.client.post(f"/console/{rest.subscription()}:{verb}", data=dict(typed))
+    assert refused.status_code == 400
+    assert said in note(refused.text), refused.text
+    for value in typed.values():
+        assert html.escape(value) in refused.text
+    assert await rest.ok("GET", rest.subscription()) == before
+
+
+async def test_hostile_texts_in_a_link_to_an_action_are_shown_and_never_interpreted(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    for action in ACTIONS:
+        if action.on != "projects/{project}/subscriptions/{subscription}":
+            continue
+        typed = {each.name: HOSTILE for each in action.fields}
+        page = await look(rest.client, f"/console/{rest.subscription()}:{action.verb}", typed)
+        assert page.status_code in (200, 400), action.verb
+        assert "<script>alert" not in page.text
+        assert "60481729" not in page.text  # 7777 * 7777
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "https://elsewhere.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}],
+    ids=str,
+)
+async def test_forms_of_other_pages_do_nothing(rest: Rest, headers: Mapping[str, str]) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    refused = await rest.client.post(f"/console/{rest.subscription()}:pause", data={"reason": "x"}, headers=headers)
+    assert refused.status_code == 403
+    assert "paused" not in await rest.ok("GET", rest.subscription())
+
+
+ROLES = ["roles/viewer", "roles/pubsub.viewer", "roles/pubsub.subscriber", "roles/pubsub.publisher", "roles/editor"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(database_url: str, role: str) -> None:
+    """By hand every action is tried: it is refused exactly if its page says that a permission is missing."""
+    async with guarded(database_url, console="auto") as world:
+        project = world.project
+        await _make_both(world)
+        account = await world.account("somebody", role=role)
+        await world.client.post("/console/login", data={"credential": json.dumps(await world.key(account))})
+        for action in ACTIONS:
+            if action.on not in RESOURCES or "" not in action.shown_on or action.verb in ONLY_SOMETIMES:
+                continue
+            resource = f"/console/{project}/{RESOURCES[action.on]}"
+            address, typed = f"{resource}:{action.verb}", TYPED.get(action.verb, {})
+            page = await world.client.get(resource)
+            form = await look(world.client, address, typed)
+            permitted = form.status_code != 403 and "It requires <code>" not in form.text
+            if page.status_code == 200:
+                assert (f'href="{address}' in page.text) == permitted, (role, action.verb)
+            answer = await act(world.client, address, typed, **SHOWN)
+            assert (answer.status_code == 403) != permitted, (role, action.verb, answer.text)
+            assert answer.status_code < 500
+            if permitted:
+                await _make_both(world)
+
+
+RESOURCES = {
+    "projects/{project}/topics/{topic}": "topics/orders",
+    "projects/{project}/subscriptions/{subscription}": "subscriptions/audit",
+}
+# Offered for some states of a resource only, or in need of another permission, on another resource.
+ONLY_SOMETIMES = {"copy", "unfreeze", "resume", "pausePush", "resumePush", "testPush", "recover", "replayMissing"}
+TYPED = {verb: typed for _, verb, typed, _ in DONE if not any("{" in value for value in typed.values())}
+TYPED |= {
+    "snapshot": {"id": "again"},
+    "copy": {"targetTopic": "orders"},
+    "retract": {"messageIds": "1"},
+    "resend": {"messageIds": "1"},
+}
+SHOWN = {"references": "0", "expectedCount": "0", "asOf": "2100-01-01T00:00:00Z"}  # where the page shows nothing
+
+
+async def _make_both(world: Guarded) -> None:
+    """Make the topic and the subscription anew, which an action may have deleted, frozen or detached."""
+    await world.call("PUT", f"{world.project}/topics/orders", {})
+    await world.call("POST", f"{world.project}/topics/orders:unfreeze", {})
+    await world.call("DELETE", f"{world.project}/subscriptions/audit")
+    await world.ok("PUT", f"{world.project}/subscriptions/audit", {"topic": f"{world.project}/topics/orders"})
+
+
+async def test_a_session_that_has_ended_loses_nothing_that_was_typed(database_url: str) -> None:
+    async with guarded(database_url, console="auto") as world:
+        await world.ok("PUT", f"{world.project}/topics/orders", {})
+        account = await world.account("somebody")
+        key = await world.key(account)
+        await world.client.post("/console/login", data={"credential": json.dumps(key)})
+        await world.ok("DELETE", key["name"])
+        answer = await world.client.post(
+            f"/console/{world.project}/topics/orders:publish", data={"data": "a long text"}
+        )
+        assert answer.status_code == 401
+        assert "Sign in in another tab" in note(answer.text)
+        assert "a long text" in answer.text
+
+
+def test_lossy_actions_have_previews() -> None:
+    for action in ACTIONS:
+        assert action.has_preview == (action.weight is not Weight.REVERSIBLE), action.path
+
+
+async def test_a_message_of_a_file_is_published_byte_for_byte(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    data = bytes(range(256))
+    form: dict[str, Any] = {"base64": base64.b64encode(data).decode()}
+    done = await rest.client.post(f"/console/{rest.topic()}:publish", data=form)
+    assert done.status_code == 303, done.text
+    [received] = await rest.pull()
+    assert base64.b64decode(received["message"]["data"]) == data
