@@ -19,12 +19,12 @@ HungUp = Callable[[], Awaitable[None]]
 
 
 class HistogramService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Reads histograms.  It changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
     ) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent reads by `turns`, which all expensive reads share."""
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock

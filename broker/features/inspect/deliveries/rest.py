@@ -1,4 +1,4 @@
-"""The report of a message, an extension."""
+"""REST handlers that report the deliveries of a message, an extension."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ _TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "ret
 
 
 def reports_json(found: DeliveryReports) -> dict[str, Any]:
-    """The message as subscribers get it, and a report for each subscription."""
+    """Returns the JSON of a message, as subscribers receive it, and of its report for each subscription."""
     message = found.message
     body: dict[str, Any] = {"topic": found.topic}
     if isinstance(message, ScheduledMessage):
@@ -122,7 +122,7 @@ def _retracted(message_id_: str, retraction: Retraction) -> dict[str, Any]:
 
 
 def timeline_json(found: Timeline) -> dict[str, Any]:
-    """One report, where it is known, and the entries of the journal."""
+    """Returns the JSON of one report, if it is known, and of the entries of the journal."""
     report: dict[str, Any] = {"subscription": found.subscription.name}
     if found.report is not None:
         report = _report_json(found.subscription, found.report)
