@@ -33,7 +33,7 @@ class HistogramService:
     async def get_histogram(
         self, topic_name: str, options: HistogramOptions, *, hung_up: HungUp | None = None
     ) -> Histogram:
-        """How many messages, and bytes, were published when, of those that the topic retains.
+        """Returns the histogram of the messages that a topic retains.
 
         Raises InvalidArgument (too many buckets for the topic's shards), NotFound, Unavailable (too many such
         calls).

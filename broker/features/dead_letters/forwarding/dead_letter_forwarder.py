@@ -43,7 +43,7 @@ MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
 
 
 class DeadLetterForwarder:
-    """Every process has one; rows that one has locked are passed by the others."""
+    """Forwards dead letters.  All processes run one; it skips rows that another has locked."""
 
     def __init__(
         self, core: Core, preparation: Preparation, check_publisher: CheckPublisher = allow_any_publisher
@@ -64,10 +64,10 @@ class DeadLetterForwarder:
         self._tally = Tally("dead letters")
 
     async def run_once(self) -> int:
-        """Forward all that waits, and tell of it once a minute.  Returns the number of messages.
+        """Forwards all waiting dead letters, and logs counts once a minute.  Returns the number of messages.
 
-        Projects take turns, and in a project its subscriptions and shards, by the batch (M1).
-        Raises Unavailable if the database is away.
+        Projects take turns batch by batch, and in a project its subscriptions and shards (M1).  Raises Unavailable
+        if the database is away.
         """
         self._tally.tick()
         clock = asyncio.get_running_loop().time
@@ -91,7 +91,7 @@ class DeadLetterForwarder:
         return forwarded
 
     async def _find_work(self) -> None:
-        """Have all that is found take its turn."""
+        """Queues all subscriptions and shards that have dead letters to forward."""
         async with self._database.hot() as connection:
             work = await find_dead_letter_work(connection, now=self._clock.now())
         for each in work:
@@ -103,7 +103,9 @@ class DeadLetterForwarder:
             self._turns.ask(TurnFor((project_of(work[0]), work), item=work))
 
     async def _forward_in_turn(self, subscription_name: str, shard_id: int) -> tuple[int, bool]:
-        """A batch; beside other projects' calls half of the time is left to them."""
+        """Forwards a batch.  If other projects are waiting for the database, pauses for as long as
+        the batch took.
+        """
         clock = asyncio.get_running_loop().time
         begun_at = clock()
         try:
@@ -163,9 +165,9 @@ class DeadLetterForwarder:
         return done.count, done.more
 
     async def _forward_batch(self, subscription: Subscription, shard_id: int, topic: Topic) -> Forwarded:
-        """Forward a batch, without the messages that the database refused lately.
+        """Forwards a batch, without the messages that the database refused lately.
 
-        If it refuses another one, that one is found by halves.
+        If the database refuses another message, halves the batch until that message is found.
         """
         most = MAX_DEAD_LETTERS
         while True:
@@ -200,12 +202,12 @@ class DeadLetterForwarder:
     async def _prepare(
         self, topic: Topic, prepared: list[Prepared], messages: Sequence[NewMessage]
     ) -> Sequence[Part]:
-        """Pack messages for the dead-letter topic, and add them to what is `prepared`."""
+        """Packs messages for the dead-letter topic, and adds them to `prepared`."""
         prepared.append(await self._preparation.prepare(topic, messages, DEAD_LETTER))
         return prepared[-1].parts
 
     def _refused(self, subscription_id: int, shard_id: int) -> set[int]:
-        """The sequences that are passed by just now."""
+        """Returns the sequences of the messages that are skipped for now."""
         now = self._clock.now()
         self._passed_by = {key: until for key, until in self._passed_by.items() if now < until <= now + PASSED_BY}
         return {
@@ -221,7 +223,7 @@ class DeadLetterForwarder:
         )
 
     def report(self) -> None:
-        """What is not told yet: the broker stops."""
+        """Logs what has not been logged yet.  Called when the broker stops."""
         self._tally.tick(at_once=True)
 
     async def _retry(self, subscription: Subscription, shard_id: int) -> None:
