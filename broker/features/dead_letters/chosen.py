@@ -12,7 +12,7 @@ from broker.model.message_id import SEQUENCES_PER_SHARD, message_id, parse_messa
 from broker.model.preview import UNGUARDED, Safeguards
 from broker.model.timestamps import EVER
 
-ADDED = (  # attributes of a dead letter that its message had not
+ADDED = (  # attributes that a dead letter has besides those of its message
     "CloudPubSubDeadLetterSourceDeliveryCount",
     "CloudPubSubDeadLetterSourceSubscription",
     "CloudPubSubDeadLetterSourceSubscriptionProject",
@@ -24,7 +24,7 @@ MAX_IDS = 1_000
 MAX_REASONS = 100
 MAX_REASON = 100  # characters
 
-# The dead letter has gone.
+# The outcomes after which the dead letter is deleted.
 DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT})
 
 

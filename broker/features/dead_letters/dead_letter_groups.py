@@ -28,7 +28,7 @@ _READ_DEAD_LETTER_TOPICS = statements.hot("read_dead_letter_topics")
 _COUNT_DEAD_LETTERS = statements.hot("count_dead_letters")
 _READ_BODIES = statements.hot("read_bodies")
 
-_MAX_BYTES = 4_000_000  # that a step sends, or one message that is larger
+_MAX_BYTES = 4_000_000  # of the messages that a step sends, or one message that is larger
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 _CHUNK = 500  # dead letters that are read at a time
 

@@ -12,8 +12,8 @@ from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size, parse_page_token
 from broker.model.refusals import refuse_nul
 
-MAX_DEAD_LETTERS = 10_000  # that one call looks at
-MAX_GROUPS = 1_000  # that one call tells of
+MAX_DEAD_LETTERS = 10_000  # dead letters that one call reads
+MAX_GROUPS = 1_000  # groups that one call returns
 _PUSH = "push "
 
 By = Literal["reason", "status", "hour", "attribute"]

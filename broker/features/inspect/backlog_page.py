@@ -10,7 +10,7 @@ from broker.model.errors import InvalidArgument
 from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size, parse_page_token
 
-MAX_SCANNED = 10_000  # messages that one call looks at
+MAX_SCANNED = 10_000  # messages that one call reads
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

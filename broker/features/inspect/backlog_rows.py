@@ -33,7 +33,7 @@ _LIST_HELD = statements.hot("list_held")
 _LIST_WAITING = statements.hot("list_waiting")
 _READ_BACKLOG_MESSAGES = statements.hot("read_backlog_messages")
 
-_ROWS = 100  # that are read at a time
+_ROWS = 100  # rows that are read at a time
 _CHUNK = 200  # messages that are read with their data at a time
 _EVER = datetime.min.replace(tzinfo=UTC)
 _WITH_TIME = frozenset({DeliveryState.OUTSTANDING, DeliveryState.RETRYING})
@@ -133,7 +133,7 @@ class _Walk:
         while not self.is_full:
             chunk = [message for message in wanted if message.seq > position.seq][:_CHUNK]
             held = await self._held(row, position)
-            # What waits may be older than what is in the row, if it came back: both in one order.
+            # Waiting messages may be older than those in the row that came back: both are merged into one order.
             ends = [some[-1].seq for some in (chunk, held) if len(some) == _CHUNK]
             passed = {message.seq for message in held}
             both = sorted((*chunk, *held), key=attrgetter("seq"))

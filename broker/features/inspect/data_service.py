@@ -42,7 +42,7 @@ class MessageDataService:
             where = {"shard_id": shard_id, "id_seq": id_seq}
             async with self._database.hot() as hot:
                 first = wanted.first
-                if first is None:  # the last bytes: where they begin says the length
+                if first is None:  # the last bytes begin at a place that depends on the size
                     probe = await read_stored(hot, **where, max_bytes=0)
                     first = 0 if probe is None else max(probe.data_size - wanted.count, 0)
                 found = await read_stored(hot, **where, offset=first, max_bytes=wanted.count)

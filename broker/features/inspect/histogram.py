@@ -8,9 +8,9 @@ from broker.model.errors import InvalidArgument
 
 DEFAULT_BUCKETS = 60
 MAX_BUCKETS = 500
-MAX_SPANS = 10_000  # buckets times shards: each takes some looks into an index
-MAX_BATCHES = 20_000  # that a call reads to measure bytes
-MAX_PROBES = 4  # parts of a bucket whose batches are sampled by themselves
+MAX_SPANS = 10_000  # buckets times shards: each takes some index lookups
+MAX_BATCHES = 20_000  # batches that a call reads to measure bytes
+MAX_PROBES = 4  # spans of a bucket, each sampled separately
 
 _STEP = timedelta(microseconds=1)
 
@@ -84,7 +84,7 @@ def make_spans(start: datetime, end: datetime, *, buckets: int, shards: int) -> 
     """Divides the time of a histogram into buckets, and each bucket into the spans that are sampled."""
     probes = max(1, min(MAX_PROBES, MAX_SPANS // (buckets * shards)))
     count = buckets * probes
-    step = max((end - start + (count - 1) * _STEP) // count, _STEP)  # rounded up: the last one ends behind the end
+    step = max((end - start + (count - 1) * _STEP) // count, _STEP)  # rounded up: the last one ends after the end
     starts = [start + number * step for number in range(count)]
     sample = max(1, MAX_BATCHES // (count * shards))
     return Spans(starts, [each + step for each in starts], step * probes, probes, sample)

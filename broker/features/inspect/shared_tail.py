@@ -17,7 +17,7 @@ from broker.features.inspect.tail_position import Positions
 from broker.model.errors import ResourceExhausted
 
 MAX_READERS = 100  # of one tail
-MAX_QUEUED = 10  # readings that a slow reader may have before it; they are of 1 MB at most, and shared
+MAX_QUEUED = 10  # readings in the queue of a slow reader, each of at most 1 MB; readers share them
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class SharedTail:
         self.positions: dict[int, LogPosition] = {}
         self.begun = asyncio.Event()
         self.has_ended = False
-        self.error: Exception | None = None  # that has ended it
-        self._readers: dict[Reader, bool] = {}  # whether it has joined
+        self.error: Exception | None = None  # the error that ended the tail
+        self._readers: dict[Reader, bool] = {}  # whether each has joined
 
     @property
     def is_read(self) -> bool:

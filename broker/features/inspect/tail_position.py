@@ -9,7 +9,7 @@ from broker.core.log.log_page import LogPosition
 from broker.model.errors import InvalidArgument
 from broker.model.page import page_token, parse_page_token
 
-Positions = Mapping[int, LogPosition]  # by shard: the last message that was read, or passed
+Positions = Mapping[int, LogPosition]  # by shard: the last message that was read or skipped
 
 _KINDS = tuple(LogPosition.__annotations__.values())
 MAX_TOKEN = 40_000  # characters: a topic has 256 shards at most

@@ -26,9 +26,9 @@ from broker.model.message_preview import WHOLE
 from broker.model.names import project_of
 from broker.model.topic import Topic
 
-WAIT_SECONDS = 15.0  # for the next message; then whoever reads is told that the tail is alive
-PAUSE_SECONDS = 0.1  # between two checks: a tail costs the database the same however much is published
-MAX_BEHIND = 10_000  # messages; a tail that is further behind leaves them out, and says so
+WAIT_SECONDS = 15.0  # without a message; then readers get an empty value
+PAUSE_SECONDS = 0.1  # between two reads: the cost of a tail does not depend on how much is published
+MAX_BEHIND = 10_000  # messages; a tail that is further behind skips them, and reports how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class TailService:
                 shared.positions |= await read_shard_ends(connection, shard_ids=topic.shard_ids)
             shared.begun.set()
             await self._read_on(shared, topic, paths, preview_bytes)
-        except Exception as caught:  # each reader raises it, and says what failed
+        except Exception as caught:  # each reader raises it
             error = caught
         finally:
             self._close(shared)
@@ -165,7 +165,7 @@ class TailService:
                 body_path=paths.body_path,
                 preview_bytes=preview_bytes,
             )
-        if read == after:  # nothing was published behind it: what the end counts was before
+        if read == after:  # no message follows it
             return Reading(end if end.seq > after.seq else after), False
         return Reading(read, messages), read.seq < end.seq
 
@@ -202,7 +202,7 @@ class TailService:
                 before = end.seq if oldest is None else oldest - 1
                 skipped += max(before - after.seq, 0)
                 after = LogPosition(shard_id, since, max(before, after.seq))
-            # A position beyond the end is of this database before a backup was restored.
+            # A position beyond the end is from before a backup was restored.
             positions[shard_id] = min(after, end, key=lambda each: each.seq)
         return skipped, positions
 

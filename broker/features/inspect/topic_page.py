@@ -15,7 +15,7 @@ ORDERS: tuple[Order, ...] = ("newest", "oldest")
 
 MAX_CONTAINS = 1_000  # characters
 
-_STEP = timedelta(microseconds=1)  # the finest that publish times have
+_STEP = timedelta(microseconds=1)  # the resolution of publish times
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 

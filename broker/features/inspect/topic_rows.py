@@ -17,7 +17,7 @@ _SCAN_NEWEST = statements.hot("scan_newest")
 _SCAN_OLDEST = statements.hot("scan_oldest")
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
-MAX_SCANNED = 10_000  # messages that one call looks at, in all shards
+MAX_SCANNED = 10_000  # messages that one call reads, in all shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from broker.model.errors import InvalidArgument
 MAX_DISCARDED = 1_000  # messages of one call
 
 
-# The first that holds of any place where a message lies is said of it.
+# The outcome of a message is the first of these that it has in any backlog.
 IN_TURN = (Outcome.WAITING, Outcome.DISCARDED, Outcome.LEFT_ALONE, Outcome.ALREADY_SETTLED)
 
 

@@ -157,10 +157,8 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         consumable={*asked.consumable, asked.subscription_id},
         now=asked.now,
     )
-    for (
-        shard_id,
-        backlogs,
-    ) in in_shards.items():  # what may be dead-lettered just now: it is known then whether it was
+    # The rows are locked before the dead letters are read again: the forwarder may be at one of these messages.
+    for shard_id, backlogs in in_shards.items():
         own = [message for message in found.own.values() if message.shard_id == shard_id]
         dead_letters = [each for some in found.dead_letters.values() for each in some if each.shard_id == shard_id]
         for backlog in backlogs:
@@ -169,7 +167,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         await lock_delivery_rows(connection, backlogs, [*own, *dead_letters])
         for backlog in backlogs:
             await backlog.ask_filter(connection, [*own, *dead_letters])
-    seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
+    seen, found = found, await _find(connection, asked)  # after the locks, the changes of others are visible
     if _names(found) != _names(seen):
         raise Aborted("Messages were dead-lettered, or came back, meanwhile; it is tried again.")
     backlogs = list(chain.from_iterable(in_shards.values()))
@@ -262,7 +260,7 @@ def _resolve(
         for dead_letter in found.dead_letters.get(id_, ()):
             if dead_letter.resolution == Resolution.EDITED or Outcome.WAITING in outcomes:
                 continue
-            if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
+            if Outcome.LEFT_ALONE in outcomes:  # another subscription may still act on it
                 continue
             state = dead_letter_state(dead_letter, backlogs, topics, asked.now)
             if not can_be_acted_on([state]):

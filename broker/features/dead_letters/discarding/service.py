@@ -42,7 +42,7 @@ from broker.model.timestamps import EVER
 from broker.observability.log import fields_of
 from broker.observability.metrics.families import DISCARDED
 
-_MOST_STEPS = 10  # of a call, for what stands far behind the cursor
+_MOST_STEPS = 10  # steps of a call, for messages that are far ahead of the cursor
 
 CountLater = Callable[[HotConnection], Awaitable[DeadLetterCount]]
 

@@ -43,7 +43,7 @@ from broker.model.subscription import Subscription
 from broker.model.topic import Topic
 from broker.observability.log import fields_of
 
-_TRIES = 10  # each gets past many messages that stand before a dead letter
+_TRIES = 10  # each passes many messages that precede a dead letter
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -97,7 +97,7 @@ class EditService:
         self._preparation.charge([prepared], EDIT, by)
         self._wake_ups.redeliverable(subscription.subscription_id)
         self._wake_ups.published(shard_id)
-        names = {message_id(*asked.ids[0]): edit.message_id}  # what came later is found by its place
+        names = {message_id(*asked.ids[0]): edit.message_id}  # delayed messages are found by their sequences
         sources = {message_id(dead_letter.source_shard_id, dead_letter.source_seq) for dead_letter in dead_letters}
         olds = sorted({names.get(source, source) for source in sources})
         what = f"message {olds[0]} of {name} is edited{f' by {by}' if by else ''}, and comes back as {new_id}"

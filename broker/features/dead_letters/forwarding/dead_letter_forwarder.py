@@ -36,10 +36,12 @@ from broker.observability.log import fields_of, reason
 from broker.observability.metrics.families import DEAD_LETTERED, EXPIRED
 from broker.observability.tally import Tally
 
-CONTENDED_PART = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
-_CHECK_SECONDS = 1.0  # a subscription waits so long to be found while others' batches have no end
-PASSED_BY = timedelta(seconds=20)  # a message that the database refuses; the log has one line while it lasts
-MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
+CONTENDED_PART = 4  # divides the size of a batch, and so the length of its steps, beside other projects' calls
+_CHECK_SECONDS = 1.0  # between two searches for work while batches follow one another
+PASSED_BY = timedelta(
+    seconds=20
+)  # for which a message that the database refuses is skipped; the log has one line meanwhile
+MAX_PASSED_BY = 1_000  # skipped messages of a process, of all subscriptions
 
 
 class DeadLetterForwarder:
@@ -51,9 +53,9 @@ class DeadLetterForwarder:
         self._preparation = preparation
         self._incidents, self._check_publisher = DeadLetterIncidents(core.states), check_publisher
         self._states = core.states
-        # By subscription, shard and sequence: until when a message is passed by.
+        # The time until which a message is skipped, by subscription, shard and sequence.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
-        # Of subscriptions and shards that have something, by the seconds that batches take.
+        # Turns of subscriptions and shards with dead letters, charged by the seconds that batches take.
         self._turns = FairTurns[TurnFor[tuple[str, int]]](1, long=inf)
         self._waiting: set[tuple[str, int]] = set()
         self._counters, self._tenants, self._loop_turns = core.counters, core.tenants, core.loop_turns
@@ -112,7 +114,7 @@ class DeadLetterForwarder:
             count, more = await self._forward(subscription_name, shard_id)
         except (NotFound, Unavailable):
             return 0, False  # the subscription is gone, or the database is away, which is reported elsewhere
-        except Exception as error:  # this pass goes on with the others
+        except Exception as error:  # the others are forwarded nevertheless
             what = f"dead letters of {subscription_name} in shard {shard_id} wait, and are tried again and again"
             why = reason(error)
             self._states.happens(
@@ -120,7 +122,7 @@ class DeadLetterForwarder:
                 f"{subscription_name} {shard_id}",
                 what,
                 why,
-                error=None if isinstance(error, Aborted) else error,  # a conflict of transactions is no fault
+                error=None if isinstance(error, Aborted) else error,  # a conflict of transactions is not a fault
                 fields=fields_of(subscription_name),
             )
             return 0, False

@@ -45,7 +45,7 @@ async def get_message(service: DeliveryReportService, call: Call) -> bytes:
 async def find_message(service: DeliveryReportService, call: Call) -> bytes:
     project, _, message_id = call.name.rpartition("/messages/")
     topic = await service.topic_of(project, message_id)
-    if call.gate is not None:  # the project's own permission does not tell of its topics' bodies
+    if call.gate is not None:  # permission on the project does not cover the data of messages
         await call.gate.allow(call.caller, permissions.ATTACH, topic)
     return await _get(service, call, topic, message_id)
 

@@ -52,7 +52,7 @@ async def read_deliveries(
     }
     body = message.data if message.data_size <= MAX_BODY_BYTES else None
     given = {"attributes": message.attributes, "body": body, "publish_time": message.publish_time}
-    # Dead letters before and behind: a message becomes one, and comes back, at any moment.
+    # Dead letters are read before and after: a message may be dead-lettered or redriven at any moment.
     before, rows, there, behind = await connection.run(
         (_FIND_DEAD_LETTERS, where),
         (_READ_DELIVERY_FACTS, where | in_shard),

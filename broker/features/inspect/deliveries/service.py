@@ -214,7 +214,7 @@ class DeliveryReportService:
 
     async def _write_records(self) -> None:
         """Writes the pending records of this process.  Other processes write theirs within a second."""
-        with suppress(BrokerError):  # what is missing, the verdict says
+        with suppress(BrokerError):  # the verdict says if a record is missing
             await self._records.flush()
 
     async def _not_stored(self, hot: HotConnection, shard_id: int, id_seq: int) -> GoneMessage | DroppedMessage:

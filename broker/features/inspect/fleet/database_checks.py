@@ -187,9 +187,9 @@ def _of_disk(server: ServerSettings) -> Finding:
     directory = server.values.get("data_directory")
     try:
         disk = shutil.disk_usage(directory) if directory and server.is_here else None
-    except OSError:  # it is in a container, or not to be seen by this user
+    except OSError:  # in a container, or not readable by this user
         disk = None
-    if disk is None or not disk.total:  # of a path that only the server's own process has, nothing is told
+    if disk is None or not disk.total:  # a path of the server's own process
         why = "PostgreSQL is on another machine or in a container"
         return Finding("disk", WARNING, "cannot be measured from here", why, "df, on the machine of PostgreSQL")
     share = disk.free / disk.total
