@@ -299,7 +299,7 @@ def _targets(
 
 
 def _collections_without_ids(routes: Sequence[Route]) -> frozenset[str]:
-    """Returns the collections whose members are not resources, as "broker" of "broker/processes"."""
+    """Returns the collections whose members are not resources: the reports on the broker itself."""
     paths = (route.path for route in routes if "/" in route.path and "*" not in route.path)
     return frozenset(path.partition("/")[0] for path in paths)
 
