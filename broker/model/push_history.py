@@ -21,8 +21,8 @@ _MINUTE = timedelta(minutes=1)
 class PushAttempts:
     """Push requests of a subscription that ended in one minute with one status.
 
-    `status`: that of HTTP, TIMEOUT, UNREACHABLE, or OTHER (the endpoint answered with many).  `latency`: of all of
-    them together.  `last_message_id`: the message of the last one; of a digest its last.
+    `status`: that of HTTP, TIMEOUT, UNREACHABLE, or OTHER (further statuses of failures).  `latency`: the sum of
+    their latencies.  `last_message_id`: the message of the last one; of a digest its last.
     """
 
     subscription_id: int

@@ -99,6 +99,7 @@ class RestApi:
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests, turns)
         self._targets = _targets(routes, requests, resource_calls, hot_calls, auditor)
+        self._without_ids = _collections_without_ids(routes)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # the results of _look_up, for short paths
 
     def has(self, path: bytes) -> bool:
@@ -248,9 +249,9 @@ class RestApi:
         last, colon, verb = segments[-1].partition(":")
         segments[-1] = last
         # "projects/p/topics/t" -> "projects/*/topics/*"; an odd segment at the end is a collection or a plain verb
-        shape = "/".join("*" if index % 2 else segment for index, segment in enumerate(segments)) + colon + verb
-        literal = "/".join(segments) + colon + verb  # of a path that names no resource
-        target = self._targets.get((method, shape)) or self._targets.get((method, literal))
+        has_ids = segments[0] not in self._without_ids
+        shape = "/".join("*" if has_ids and index % 2 else segment for index, segment in enumerate(segments))
+        target = self._targets.get((method, shape + colon + verb))
         if target is None or not all(segments):
             raise NotFound(
                 f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."
@@ -298,6 +299,12 @@ def _targets(
         )
         for route in routes
     }
+
+
+def _collections_without_ids(routes: Sequence[Route]) -> frozenset[str]:
+    """Returns the collections whose members are not resources: the reports on the broker itself."""
+    paths = (route.path for route in routes if "/" in route.path and "*" not in route.path)
+    return frozenset(path.partition("/")[0] for path in paths)
 
 
 def _resource_of(call: Call) -> str:

@@ -15,7 +15,7 @@ from broker.model.errors import Aborted
 from broker.model.push_history import OTHER, BreakerChange, PushAttempts, minute_of
 
 INTERVAL_SECONDS = 10.0
-MAX_STATUSES = 8  # of a subscription that are counted by themselves until they are written down
+MAX_STATUSES = 8  # of failures of a subscription in a minute that are counted apart until they are written
 MAX_WAITING = 20_000  # counts, and changes, that wait for the database
 _BATCH = 1_000  # rows of one statement
 
@@ -48,8 +48,8 @@ class PushHistory:
             counts = self._counts[where] = {}
         count = counts.get(status)
         if count is None:
-            if len(counts) >= MAX_STATUSES:
-                status = OTHER
+            if not delivered and sum(not each.delivered for each in counts.values()) >= MAX_STATUSES:
+                status = OTHER  # there are few statuses of success, which are always counted apart
             count = counts.setdefault(status, _Count(delivered))
         count.requests += 1
         count.seconds += seconds

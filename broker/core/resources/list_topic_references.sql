@@ -1,5 +1,5 @@
--- What refers to a topic, by name: its subscriptions and snapshots, and what publishes on it without a caller.
--- `references` counts all of them.
+-- Returns the resources that refer to a topic, by name: its subscriptions and snapshots, and what publishes to it
+-- without a caller.  `references` counts all of them.
 SELECT r.name, r.referrer, count(*) OVER () AS "references"
 FROM (
     SELECT s.name, 'SUBSCRIPTION' AS referrer

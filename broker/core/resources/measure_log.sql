@@ -1,4 +1,4 @@
--- How much the log of a topic has that was published from a time on.  It looks at `most` batches at the most.
+-- Counts the messages and bytes of a topic's log that were published since a time.  Reads at most `most` batches.
 SELECT coalesce(sum(b.count), 0)::int8, coalesce(sum(b.size), 0)::int8, count(*)
 FROM (
     SELECT count, size

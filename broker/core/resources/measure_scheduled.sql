@@ -1,4 +1,4 @@
--- How much waits on a topic for its time.  It looks at `most` messages at the most.
+-- Counts the scheduled messages and bytes of a topic.  Reads at most `most` messages.
 SELECT count(*), coalesce(sum(m.size), 0)::int8
 FROM (
     SELECT size FROM scheduled_messages WHERE shard_id = ANY (%(shard_ids)s::int8[]) LIMIT %(most)s

@@ -1,6 +1,6 @@
 """Counts what the removal of a topic or of its messages would lose, and lists the resources that refer to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -52,16 +52,10 @@ async def begin_topic_loss(
     )
 
 
-async def measure_topic(
-    connection: ResourceConnection,
-    loss: TopicLoss,
-    *,
-    retention: timedelta | None,
-    more: Mapping[str, int] | None = None,
-) -> Preview:
-    """Counts the messages of a topic that were published within `retention`, and those that wait for their time.
+async def measure_topic(connection: ResourceConnection, loss: TopicLoss, *, retention: timedelta | None) -> Preview:
+    """Counts the messages of a topic that were published within `retention`, and its delayed messages.
 
-    The caller has closed the shards, so nobody publishes until the transaction ends.  `more` is lost besides.
+    If the loss is to be made, the caller has closed the shards, so nobody publishes until the transaction ends.
     Raises Aborted (messages came after `asOf`).
     """
     safeguards, topic = loss.safeguards, loss.topic
@@ -87,7 +81,6 @@ async def measure_topic(
             "messages": messages,
             "bytes": size + scheduled_size,
             "scheduledMessages": scheduled,
-            **(more or {}),
         },
         is_estimated=is_estimated,
         references=loss.references,

@@ -14,7 +14,7 @@ from broker.model.field_mask import Update, check_field_mask
 from broker.model.kept import check_kept
 from broker.model.names import check_name, check_project, leaf, not_found, project_of
 from broker.model.page import Page, cut_page
-from broker.model.preview import UNGUARDED, Preview, Safeguards, Undone
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 from broker.model.priorities import Priorities
 from broker.model.publish_property import PublishProperty
 from broker.model.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
@@ -159,18 +159,19 @@ class TopicService:
         If `safeguards` ask for a preview, deletes nothing and returns the losses: the messages that the topic
         retains and the scheduled messages.  Raises NotFound, Aborted, FailedPrecondition.
         """
-        try:
-            async with self._database.transaction() as connection:
-                topic = await topics.lock_topic(connection, name=name)
-                if topic is None:
-                    raise topic_not_found(name)
-                loss = await begin_topic_loss(connection, topic, safeguards, now=self._clock.now())
-                orphaned = await topics.delete_topic(connection, topic=topic)
-                if loss is not None:
-                    safeguards.settle(await measure_topic(connection, loss, retention=topic.message_retention))
-                await forget_policy(connection, schema=self._database.schema, resource=name)
-        except Undone as undone:
-            return undone.preview
+        async with self._database.transaction() as connection:
+            topic = await topics.lock_topic(connection, name=name)
+            if topic is None:
+                raise topic_not_found(name)
+            loss = await begin_topic_loss(connection, topic, safeguards, now=self._clock.now())
+            if loss is not None and safeguards.validate_only:  # before the shards are closed: publishes go on
+                return safeguards.previewed(
+                    await measure_topic(connection, loss, retention=topic.message_retention)
+                )
+            orphaned = await topics.delete_topic(connection, topic=topic)
+            if loss is not None:
+                safeguards.check(await measure_topic(connection, loss, retention=topic.message_retention))
+            await forget_policy(connection, schema=self._database.schema, resource=name)
         await self._wake_ups.announce(name, *orphaned)
         return None
 

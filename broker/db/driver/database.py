@@ -159,7 +159,6 @@ class Database:
             async_creator=self._connect,
         )
         event.listen(self._engine.sync_engine, "checkout", _check)
-        self._autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")  # of the same pool
 
     def _pools_of_nodes(self, parameters: Mapping[str, Any], shared: Mapping[str, Any]) -> NodePools:
         shard_nodes = ShardNodes(self._groups_of_shards)
@@ -220,10 +219,12 @@ class Database:
 
         Raises a BrokerError for whatever goes wrong in the block on PostgreSQL's side.
         """
-        async with self._from_engine(self._autocommit.connect()) as connection:
-            driver = (await connection.get_raw_connection()).driver_connection
-            assert isinstance(driver, psycopg.AsyncConnection)
+        async with self._from_engine(self._engine.connect()) as connection:
+            driver = await driver_of(connection)
             try:
+                # SQLAlchemy's isolation level AUTOCOMMIT would set this before it has handed the connection out: a
+                # task that is cancelled meanwhile would not give it back.
+                await driver.set_autocommit(True)
                 yield driver
             finally:
                 if driver.closed:

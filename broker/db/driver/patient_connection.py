@@ -104,12 +104,14 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
                 raise
 
     async def check(self) -> None:
-        """Raises OperationalError unless the server answers soon: the connection may have been idle for long."""
+        """Raises OperationalError unless the server answers soon: the connection may have been idle for long.
+
+        Ends autocommit mode, whatever the connection was used for before.
+        """
         with self._less_patient(_CHECK_SECONDS):
-            autocommit = self.autocommit
             await self.set_autocommit(True)  # otherwise this would begin a transaction
             await self.execute(b"SELECT 1")
-            await self.set_autocommit(autocommit)
+            await self.set_autocommit(False)
 
     @contextmanager
     def _less_patient(self, seconds: float) -> Iterator[None]:

@@ -1,1 +1,1 @@
-"""Dead letters: lists of what subscriptions have dead-lettered, and which of it can be acted on."""
+"""Dead letters: lists, forwarding, redrive, discarding, editing, and recovery of failed pushes."""

@@ -1,4 +1,4 @@
-"""Redrive: messages that a subscription gave up come back to it, and to nobody else, or go to a topic (G2)."""
+"""The choice of dead letters for a redrive or a discard, as requested and as stored (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from broker.model.message_id import SEQUENCES_PER_SHARD, message_id, parse_messa
 from broker.model.preview import UNGUARDED, Safeguards
 from broker.model.timestamps import EVER
 
-ADDED = (  # attributes of a dead letter that its message had not
+ADDED = (  # attributes that a dead letter has besides those of its message
     "CloudPubSubDeadLetterSourceDeliveryCount",
     "CloudPubSubDeadLetterSourceSubscription",
     "CloudPubSubDeadLetterSourceSubscriptionProject",
@@ -24,15 +24,17 @@ MAX_IDS = 1_000
 MAX_REASONS = 100
 MAX_REASON = 100  # characters
 
-# The dead letter has gone.
+# The outcomes after which the dead letter is deleted.
 DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which dead letters of a subscription: those that were made from `since` to `until`, for one of the `reasons`
-    (none: any), with one of the `ids` (shard and sequence, of the dead letter or of the message; none: any), whose
-    attributes and body a filter matches.
+    """A choice of dead letters of a subscription.
+
+    `since`, `until`: the time at which they were dead-lettered.  `reasons`: their reasons (none: any).  `ids`:
+    shard and sequence of the dead letters or of their source messages (none: any).  `filter_path`, `body_path`: the
+    filter that their attributes and data match (None: any).
     """
 
     subscription_id: int
@@ -45,13 +47,19 @@ class Chosen:
 
     @property
     def takes_resolved(self) -> bool:
-        """Whether letters that were acknowledged or discarded come back as well: who names a message means it."""
+        """Returns whether acknowledged and discarded dead letters are redriven too, as they are if the caller names
+        ids.
+        """
         return bool(self.ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveOptions:
-    """As it was asked for; times None: any.  `target`: the topic to send to ("": they come back)."""
+    """Options of a redrive.
+
+    `target`: the topic to publish on ("": the messages return to the subscription).  `start_time`, `end_time`: None
+    means no bound.  `max_rate`: messages per second (None: no limit).
+    """
 
     target: str = ""
     filter: str = ""
@@ -63,12 +71,14 @@ class RedriveOptions:
     safeguards: Safeguards = UNGUARDED
 
     def until(self, now: datetime) -> datetime:
-        """The end of what is meant: dead letters that are made later are not, or one could redrive for ever."""
+        """Returns the end of the choice, at the latest now, so that a redrive does not chase dead letters that it
+        causes.
+        """
         return min(now, self.end_time or now, self.safeguards.as_of or now)
 
 
 def check_redrive(request: RedriveOptions) -> None:
-    """Raises InvalidArgument."""
+    """Raises InvalidArgument for too many or malformed ids or reasons, or a start after the end."""
     if len(request.message_ids) > MAX_IDS:
         raise InvalidArgument(f"messageIds has {len(request.message_ids)} ids, the maximum is {MAX_IDS:,}.")
     if len(request.reasons) > MAX_REASONS:
@@ -87,9 +97,9 @@ def check_redrive(request: RedriveOptions) -> None:
 def chosen_by(
     request: RedriveOptions, *, subscription_id: int, paths: tuple[str | None, str | None], now: datetime
 ) -> Chosen:
-    """What the request means now.
+    """Returns the choice that a request makes at the time `now`.
 
-    `paths`: its filter, of attributes and of bodies.
+    `paths`: the paths of its filter for attributes and for data.
     """
     return Chosen(
         subscription_id=subscription_id,
@@ -103,13 +113,13 @@ def chosen_by(
 
 
 def to_json(chosen: Chosen) -> dict[str, Any]:
-    """As it is stored with its operation."""
+    """Returns a choice in the form in which its operation stores it."""
     texts = asdict(chosen) | {"since": chosen.since.isoformat(), "until": chosen.until.isoformat()}
     return texts | {"ids": [message_id(shard_id, seq) for shard_id, seq in chosen.ids]}
 
 
 def from_json(stored: Mapping[str, Any]) -> Chosen:
-    """The other way."""
+    """Returns the choice that an operation has stored."""
     times = {name: datetime.fromisoformat(stored[name]) for name in ("since", "until")}
     ids = tuple(divmod(int(text), SEQUENCES_PER_SHARD) for text in stored["ids"])
     return Chosen(**{**stored, **times, "ids": ids, "reasons": tuple(stored["reasons"])})

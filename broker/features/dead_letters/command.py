@@ -321,7 +321,7 @@ def _planned(metadata: Json, what: str) -> str:
 
 
 def _nothing(*chosen: str | None, of: str = "It") -> str:
-    """What there is to say of no dead letters, of which some were `chosen`."""
+    """Returns the line to print for an empty list of dead letters, of which some were `chosen`."""
     if any(chosen):
         return "No dead letter matches; `broker dlq summary` counts all of them."
     return f"{of} has no dead letters."
@@ -344,7 +344,7 @@ _ANSWERS = ("CloudPubSubDeadLetter", "broker-dead-letter-", "broker-source-messa
 
 
 def _as_it_was(dead_letter: Json) -> Json:
-    """Without the attributes that tell of its being a dead letter."""
+    """Returns the attributes without those that a dead letter adds."""
     message: Json = dead_letter["message"]
     attributes = message.get("attributes", {})
     return message | {

@@ -1,5 +1,5 @@
--- How many messages of a subscription have letters that are chosen, from a sequence on and whether or not they can be
--- acted on, by the reason for which they were dead-lettered.
+-- Counts the messages of a subscription that have chosen dead letters, by the reason for which they were
+-- dead-lettered, from a sequence on.  It does not check whether the dead letters can be acted on.
 -- parameters: source_shard_ids int8[], subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[]
 -- columns: reason, letters, messages

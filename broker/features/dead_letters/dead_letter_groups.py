@@ -28,7 +28,7 @@ _READ_DEAD_LETTER_TOPICS = statements.hot("read_dead_letter_topics")
 _COUNT_DEAD_LETTERS = statements.hot("count_dead_letters")
 _READ_BODIES = statements.hot("read_bodies")
 
-_MAX_BYTES = 4_000_000  # that a step sends, or one message that is larger
+_MAX_BYTES = 4_000_000  # of the messages that a step sends, or one message that is larger
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 _CHUNK = 500  # dead letters that are read at a time
 
@@ -70,20 +70,23 @@ class Group:
     sent: NewMessage | None = None
 
     def is_chosen(self, chosen: Chosen) -> bool:
-        """Whether a redrive handles the message: one that is named also if its dead letter was dealt with."""
+        """Returns whether a redrive handles the message.  Messages that are named are handled even if they were
+        resolved.
+        """
         return self.is_open or (chosen.takes_resolved and bool(self.dead_letters))
 
     @property
     def goes(self) -> bool:
-        """Whether its dead letters are deleted; known before the recipient has accepted the message."""
+        """Returns whether its dead letters are deleted; known before the recipient has accepted the message."""
         return self.outcome in DONE or (self.outcome is None and self.sent is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenGroups:
-    """Messages with dead letters that a filter matches.  `next_seq`: where to go on (None: that was all).
+    """Messages with dead letters that a filter matches.
 
-    `scanned`: how many dead letters were read.  `backlogs` and `topics`: those of their shards.
+    `next_seq`: the sequence at which to continue (None: at the end).  `scanned`: the number of dead letters that
+    were read.  `backlogs` and `topics`: those of their shards.
     """
 
     groups: Sequence[Group]
@@ -94,13 +97,13 @@ class ChosenGroups:
 
     @property
     def left_out(self) -> int:
-        """How many dead letters were read of messages that the filter leaves out."""
+        """Returns the number of dead letters that were read and whose messages do not match the filter."""
         return self.scanned - sum(group.dead_letter_count for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterCount:
-    """How many messages can be redriven, and how many of these are `outstanding`: a redrive leaves them alone.
+    """The number of messages that can be redriven.  A redrive skips those that are `outstanding`.
 
     `is_at_most`: only the first MAX_DEAD_LETTERS dead letters were read, and all later ones are counted.
     """
@@ -141,12 +144,14 @@ async def read_dead_letters(connection: HotConnection, asked: Mapping[str, Any])
 
 
 async def read_groups(connection: HotConnection, asked: Mapping[str, Any]) -> tuple[list[Group], int | None]:
-    """Reads the next messages with their dead letters, and where to go on (None: there are no more)."""
+    """Reads the next messages with their dead letters.  Returns the sequence at which to continue,
+    None at the end.
+    """
     return grouped(await read_dead_letters(connection, asked), asked["max_scanned"])
 
 
 def grouped(dead_letters: Sequence[Any], max_scanned: int) -> tuple[list[Group], int | None]:
-    """Groups dead letters by message.  Returns where to go on, too (None: there are no more)."""
+    """Groups dead letters by message.  Returns the sequence at which to continue, None at the end."""
     groups = [
         Group(seq, list(some)) for seq, some in groupby(dead_letters, lambda dead_letter: dead_letter.source_seq)
     ]
@@ -195,10 +200,10 @@ async def judge(
     *,
     locked: bool = True,
 ) -> Mapping[int, Any]:
-    """Reads the state of each dead letter in each backlog, and notes which messages can be acted on.  Returns the
-    topics of the shards.
+    """Reads the state of each dead letter in each backlog, and sets whether messages can be acted on.
 
-    From then on a group is without the dead letters that were edited.  Not `locked`: only to read.
+    Removes dead letters that were edited from their groups.  Locks rows unless `locked` is false.  Returns the
+    topics of the shards.
     """
     for shard_id, of_shard in backlogs.items():
         dead_letters = [
@@ -273,7 +278,7 @@ async def count_chosen(
 ) -> DeadLetterCount:
     """Counts the chosen messages that can be acted on, from a shard and sequence on.
 
-    `max_counted`: how many dead letters are read; None: MAX_DEAD_LETTERS.
+    `max_counted`: the number of dead letters to read (None: MAX_DEAD_LETTERS).
     """
     most = max_counted or MAX_DEAD_LETTERS
     shard_ids = sorted(shard_id for shard_id in shard_ids if shard_id >= start[0])
@@ -307,8 +312,9 @@ async def count_dead_letters(
 async def read_messages(
     connection: HotConnection, shard_id: int, groups: Sequence[Group], wanted: Sequence[Group]
 ) -> int:
-    """Reads the `wanted` messages from their dead letters, or else from the log.  Returns how many groups fit into
-    a step.
+    """Reads the `wanted` messages from their dead letters, or else from the log.
+
+    Returns the number of groups that fit into a step.
     """
     positions = [_position(shard_id, group) for group in wanted]
     bodies = await read_dead_letter_bodies(connection, positions)
@@ -325,8 +331,10 @@ async def read_messages(
 async def read_dead_letter_bodies(
     connection: HotConnection, positions: Sequence[tuple[int, datetime, int]]
 ) -> dict[tuple[int, int], NewMessage | None]:
-    """Reads messages as they were before they were dead-lettered, by shard and sequence, from positions (shard,
-    publish time, sequence).  None: it does not fit into a step.
+    """Reads source messages, without the attributes that a dead letter adds, by shard and sequence.
+
+    `positions`: shards, publish times and sequences of the dead letters.  A value is None if the message does not
+    fit into a step.
     """
     if not positions:
         return {}

@@ -11,13 +11,15 @@ _KINDS = (_MISSING, _DENIED, _UNREAD)
 
 
 class DeadLetterIncidents:
-    """A SubscriptionListener.  It has no state of its own: `states` are those of the process."""
+    """Reports incidents of dead-letter policies.  A SubscriptionListener; `states` has the state of
+    all incidents.
+    """
 
     def __init__(self, states: StateChanges) -> None:
         self._states = states
 
     def subscription_read(self, subscription: Subscription) -> None:
-        """Report whether the dead-letter topic exists and has a subscription."""
+        """Reports whether the dead-letter topic exists and has a subscription."""
         name, policy = subscription.name, subscription.dead_letter_policy
         if policy is None:
             self.subscription_gone(name)
@@ -36,21 +38,21 @@ class DeadLetterIncidents:
             self._states.ends(_UNREAD, name, f"{topic}, which gets dead letters of {name}, has a subscription")
 
     def denied(self, subscription: Subscription, why: str) -> None:
-        """Its dead letters may not be published on their topic, and wait."""
+        """Reports that dead letters wait, because they may not be published on their topic."""
         name, policy = subscription.name, subscription.dead_letter_policy
         assert policy is not None
         fields = fields_of(dead_letter_topic=policy.dead_letter_topic)
         self._states.begins(_DENIED, name, f"dead letters of {name} wait", why, fields=fields)
 
     def allowed(self, subscription: Subscription) -> None:
-        """Its dead letters may be published on their topic."""
+        """Ends the incident of `denied`."""
         self._states.ends(_DENIED, subscription.name, f"dead letters of {subscription.name} are forwarded again")
 
     def is_interested(self, name: str) -> bool:
-        """Whether something was reported of the subscription that has not ended."""
+        """Returns whether the subscription has an incident that has not ended."""
         return any(self._states.lasts(kind, name) for kind in _KINDS)
 
     def subscription_gone(self, name: str) -> None:
-        """Forget what was reported: the subscription is gone, or has no dead-letter policy."""
+        """Forgets the incidents of a subscription that was deleted or has no dead-letter policy."""
         for kind in _KINDS:
             self._states.forget(kind, name)

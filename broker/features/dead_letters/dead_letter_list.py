@@ -1,4 +1,4 @@
-"""The dead letters of a subscription, in groups and in pages (G2)."""
+"""Pages and groups of the dead letters of a subscription (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size, parse_page_token
 from broker.model.refusals import refuse_nul
 
-MAX_DEAD_LETTERS = 10_000  # that one call looks at
-MAX_GROUPS = 1_000  # that one call tells of
+MAX_DEAD_LETTERS = 10_000  # dead letters that one call reads
+MAX_GROUPS = 1_000  # groups that one call returns
 _PUSH = "push "
 
 By = Literal["reason", "status", "hour", "attribute"]
@@ -21,10 +21,10 @@ By = Literal["reason", "status", "hour", "attribute"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message (`shard_id`, `seq`) that was dead-lettered, and where it lies in its dead-letter topic.
+    """A dead letter: its source message (`shard_id`, `seq`) and its position in the dead-letter topic.
 
-    `subscriptions` have it there: they have neither acked it nor let it expire.  `data`: as much of it as was
-    read (None: nothing); `data_size`: the length of all of it.
+    `subscriptions`: those of the dead-letter topic that have neither acknowledged it nor let it expire.  `data`:
+    the part of the data that was read (None: nothing).  `data_size`: the size of all data in bytes.
     """
 
     shard_id: int
@@ -45,29 +45,32 @@ class DeadLetter:
 
     @property
     def source_message_id(self) -> str:
-        """As the dead letter says: that of a message that came later is not made of its place."""
+        """Returns the id of the source message.
+
+        The dead letter says it if the id is not made of the message's position, as for a message that was delayed.
+        """
         return self.attributes.get(SOURCE_MESSAGE_ID) or message_id(self.shard_id, self.seq)
 
     @property
     def status(self) -> str:
-        """What the endpoint answered; "" of what was not pushed."""
+        """Returns the status that the endpoint answered with, "" if the message was not pushed."""
         return self.reason.removeprefix(_PUSH) if self.reason.startswith(_PUSH) else ""
 
     @property
     def hour(self) -> str:
-        """In which it was dead-lettered, as 2026-11-23T08."""
+        """Returns the hour in which the message was dead-lettered, such as 2026-11-23T08."""
         return self.publish_time.astimezone(UTC).strftime("%Y-%m-%dT%H")
 
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What letters are grouped, or chosen, by; `attribute`: the name of one."""
+    """A property by which dead letters are grouped or chosen.  `attribute`: the name, if that is an attribute."""
 
     by: By
     attribute: str = ""
 
     def of(self, dead_letter: DeadLetter) -> str:
-        """ "" of a dead letter that has none."""
+        """Returns the value for a dead letter, "" if it has none."""
         match self.by:
             case "reason":
                 return dead_letter.reason
@@ -81,7 +84,7 @@ class Trait:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPosition:
-    """From this message on."""
+    """The message at which a page begins."""
 
     shard_id: int
     seq: int
@@ -89,9 +92,11 @@ class DeadLetterPosition:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """At most `size` dead letters that have all these traits, and match a filter ("": any).
+    """Options of a page of dead letters.
 
-    `preview_bytes`: how much of the data of each is shown.
+    `size`: the maximum number.  `chosen`: the values that traits must have.  `filter`: a filter of messages ("":
+    all).  `start`: where the page begins (None: at the first message).  `preview_bytes`: the number of bytes of
+    each message's data that are shown.
     """
 
     size: int
@@ -106,8 +111,10 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterList:
-    """`scanned` dead letters were read, of which `resolved` cannot be acted on; `rest`: where to go on, if
-    anywhere.
+    """A page of dead letters.
+
+    `scanned`: the number of dead letters that were read.  `resolved`: how many of these cannot be acted on.
+    `rest`: where the next page begins (None: there is none).
     """
 
     found: Sequence[DeadLetter]
@@ -118,7 +125,9 @@ class DeadLetterList:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Dead letters that have a trait in common, with the first of them by where they were."""
+    """Dead letters with the same value of a trait.  `first`: the one whose source message has the
+    lowest position.
+    """
 
     key: str
     count: int
@@ -128,7 +137,7 @@ class Group:
 
 
 def grouped(dead_letters: Sequence[DeadLetter], trait: Trait) -> list[Group]:
-    """The largest first."""
+    """Groups dead letters by a trait.  Returns the largest group first."""
     by_key: dict[str, list[DeadLetter]] = {}
     for dead_letter in dead_letters:
         by_key.setdefault(trait.of(dead_letter), []).append(dead_letter)
@@ -140,7 +149,9 @@ def grouped(dead_letters: Sequence[DeadLetter], trait: Trait) -> list[Group]:
 
 
 def parse_trait(text: str) -> Trait:
-    """Raises InvalidArgument for anything but reason, status, hour and attribute:NAME."""
+    """Returns the trait of a name.  Raises InvalidArgument for others than reason, status, hour and
+    attribute:NAME.
+    """
     name, colon, attribute = text.partition(":")
     if name in ("reason", "status", "hour") and not colon:
         return Trait(name)  # type: ignore[arg-type]
@@ -153,7 +164,7 @@ def parse_trait(text: str) -> Trait:
 def parse_dead_letter_page(
     size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str, preview_bytes: int = WHOLE
 ) -> DeadLetterPage:
-    """Raises InvalidArgument for a negative size, or a token of another list."""
+    """Returns the options of a page.  Raises InvalidArgument for a negative size or a token of another list."""
     size = check_page_size(size)
     start = DeadLetterPosition(*parse_page_token(token, int, int)) if token else None
     return DeadLetterPage(size, chosen, filter_text, start, preview_bytes)

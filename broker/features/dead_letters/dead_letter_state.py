@@ -1,8 +1,8 @@
-"""Which dead letters can be acted on: one rule for all that counts, lists, redrives, discards and edits them (G2).
+"""The rule that says which dead letters can be acted on, for counts, lists, redrives, discards and edits (G2).
 
-A dead letter is read by the subscriptions of its topic, if there are any.  One that a subscription has yet to
-acknowledge can be acted on for as long as that subscription retains it; one that no subscription has received can
-be acted on for a week, or for the retention of its topic if that is longer.
+The subscriptions of a dead-letter topic receive its dead letters.  One that a subscription has yet to acknowledge
+can be acted on for as long as that subscription retains it.  One that no subscription has received can be acted on
+for a week, or for the retention of its topic if that is longer.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +16,10 @@ from broker.model.timestamps import format_timestamp
 
 
 class Resolution(StrEnum):
-    """What the record of a dead letter says became of it.  ACKNOWLEDGED: by a subscription that is gone since."""
+    """The way in which a dead letter was resolved, according to its record.
+
+    ACKNOWLEDGED: by a subscription that has been deleted since.
+    """
 
     ACKNOWLEDGED = "acknowledged"
     DISCARDED = "discarded"
@@ -25,8 +28,10 @@ class Resolution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterState:
-    """One dead letter: what its record says, whether it is within the time for which dead letters are kept, and how
-    it stands with each subscription of its topic.
+    """The facts about one dead letter that decide whether it can be acted on.
+
+    `resolution`: that of its record (None: none).  `is_kept`: it is within the time for which dead letters are
+    kept.  `states`: its state in each subscription of its topic.
     """
 
     resolution: str | None
@@ -35,10 +40,10 @@ class DeadLetterState:
 
 
 def can_be_acted_on(newest_first: Iterable[DeadLetterState]) -> bool:
-    """Whether a message that was dead-lettered is a dead letter still, by all dead letters that it has become.
+    """Returns whether a message can be acted on, given the states of all its dead letters.
 
-    It has several if it was sought back and failed again: whatever resolved a dead letter has resolved the earlier
-    ones.
+    A message has several if it was replayed by a seek and failed again.  Whatever resolved a dead letter also
+    resolved the earlier ones.
     """
     resolved = False
     for dead_letter in newest_first:
@@ -55,9 +60,9 @@ def can_be_acted_on(newest_first: Iterable[DeadLetterState]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """Who resolved a dead letter (`by` "": not known), how and when (None: not known).
+    """The resolution of a dead letter.
 
-    `successor`: the message that it became.
+    `at`: the time (None: unknown).  `by`: the principal ("": unknown).  `successor`: the message that replaced it.
     """
 
     resolution: Resolution
@@ -66,7 +71,7 @@ class Resolved:
     successor: tuple[int, int] | None = None
 
     def verdict(self) -> str:
-        """As the end of a sentence about the dead letter: "was discarded at …"."""
+        """Returns the end of a sentence about the dead letter, such as "was discarded at …"."""
         by = f" by {self.by}" if self.by else ""
         as_new = f", and came back as message {message_id(*self.successor)}" if self.successor is not None else ""
         at = f" at {format_timestamp(self.at)}" if self.at is not None else ""

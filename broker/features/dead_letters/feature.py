@@ -1,4 +1,4 @@
-"""Registers dead letters: their calls, what forwards them, and the operations that redrive and recover them."""
+"""Registers dead letters: their calls, the forwarder, and the operations that redrive and recover them."""
 
 from broker.core.context.core import Core
 from broker.core.process.periodic import PeriodicWorker
@@ -32,8 +32,9 @@ def register(
     turns: ResourceTurns,
     interval_seconds: float,
 ) -> Feature:
-    """`replica_reads` and `turns`: of calls that read much.  `interval_seconds`: between two passes of the
-    forwarder.
+    """Registers the feature.  `replica_reads` and `turns` are for expensive reads.
+
+    `interval_seconds`: the time between two runs of the forwarder.
     """
     redriving = RedriveKind(core, operations.targets)
     replaying = PushReplayKind(core, redriving)

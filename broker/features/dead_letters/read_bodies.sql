@@ -1,5 +1,5 @@
--- Messages by their positions, in the log or among the stragglers, as many as some bytes hold, and one more that is larger.
--- The others come without their data, and `fits` is false.
+-- Returns messages by their positions, in the log or among the stragglers, up to a number of bytes, and one more
+-- that is larger.  The others come without their data, and `fits` is false.
 -- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], max_bytes int8
 -- columns: shard_id, seq, ordering_key, attributes, data, fits
 SELECT shard_id, seq, ordering_key, CASE WHEN fits THEN attributes::text END AS attributes,

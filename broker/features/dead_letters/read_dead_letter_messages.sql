@@ -1,5 +1,5 @@
--- Dead letters as they lie in the topic that they went to, those that do still.  One beyond the byte budget comes
--- without its data, which is cut after `preview_bytes`; what is read and cut off counts a tenth.
+-- Returns the messages of dead letters that still exist in their topic.  The data is cut after `preview_bytes`;
+-- bytes that are read and cut off count a tenth.  A message beyond the byte budget comes without data.
 -- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], max_bytes int8, preview_bytes int8
 -- columns: shard_id, seq, ordering_key, attributes, data, data_size
 SELECT shard_id, seq, ordering_key, attributes::text AS attributes,

@@ -1,4 +1,4 @@
--- The topics that have some shards.
+-- Returns the topics of some shards.
 -- parameters: shard_ids int8[]
 -- columns: shard_id, topic, retention
 SELECT h.shard_id, t.name AS topic, t.message_retention AS retention

@@ -1,7 +1,7 @@
--- Dead letters of a subscription, by the messages that they were, from a sequence of a shard on: the first
--- `max_scanned` that are chosen but for the filter.  `is_there`: the dead letter is in the log, or among the
--- stragglers. A range of times is asked of each dead letter, and never looked up: all dead letters are in most, and
--- would be sorted for each step.
+-- Returns the first `max_scanned` chosen dead letters of a subscription by their source messages, from a sequence
+-- of a shard on.  The filter does not choose them: `matches` says whether they match it.  `is_there`: the dead
+-- letter is in the log, or among the stragglers.  The range of times is compared for each dead letter and not
+-- looked up in an index: most ranges contain all dead letters, which each step would sort.
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], filter_path jsonpath, body_path jsonpath, max_scanned int8
 -- columns: shard_id, publish_time, seq, source_seq, source_publish_time, reason, delivery_attempts,

@@ -1,4 +1,4 @@
--- As read_dead_letters.sql, without what messages say: which dead letters are chosen by that comes from
+-- Returns dead letters as read_dead_letters.sql does, without what the log has of them, which comes from
 -- match_dead_letters.sql.
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], max_scanned int8

@@ -18,7 +18,7 @@ _OF_MESSAGES = {"filter_path", "body_path"}  # what read_dead_letters.sql is ask
 
 @of_one_statement
 async def read_dead_letters(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
-    """Reads which dead letters there are, and then, for each shard, what its log still has of them."""
+    """Reads the records of dead letters, and then for each shard what its log still has of them."""
     [dead_letters] = await connection.run((_READ_DEAD_LETTERS_ALONE, given))
     messages = {(row.shard_id, row.seq): row for row in await _match(connection, given, dead_letters)}
     is_any = given["filter_path"] is None and given["body_path"] is None

@@ -1,4 +1,4 @@
-"""The dead letters of a subscription, an extension."""
+"""REST handler that lists and groups the dead letters of a subscription, an extension."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
@@ -42,7 +42,7 @@ _ATTRIBUTE = "attribute:"
 
 
 def decode_dead_letters(query: Mapping[str, str]) -> tuple[DeadLetterPage, Trait | None]:
-    """Which letters, and what they are grouped by (None: a page of them is wanted).  Raises InvalidArgument."""
+    """Decodes the options of a page, and the trait to group by (None: a list).  Raises InvalidArgument."""
     chosen = {parse_trait(name): query[name] for name in ("reason", "status", "hour") if name in query}
     chosen |= {parse_trait(name): value for name, value in query.items() if name.startswith(_ATTRIBUTE)}
     page = parse_dead_letter_page(
@@ -56,7 +56,7 @@ def decode_dead_letters(query: Mapping[str, str]) -> tuple[DeadLetterPage, Trait
 
 
 def dead_letters_json(found: DeadLetterList) -> dict[str, Any]:
-    """A page; the counts of all pages add up."""
+    """Returns the JSON of a page.  Its counts are those of this page alone: callers add up pages."""
     body = {"deadLetters": [dead_letter_json(dead_letter) for dead_letter in found.found], **_scanned_counts(found)}
     return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
@@ -84,7 +84,7 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def dead_letter_json(dead_letter: DeadLetter) -> dict[str, Any]:
-    """The message as it lies in the dead-letter topic, and what it was."""
+    """Returns the JSON of a dead letter: the message in the dead-letter topic, and where it comes from."""
     return {
         "message": PubsubMessage(
             data=dead_letter.data or b"",

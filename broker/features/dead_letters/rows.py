@@ -1,4 +1,4 @@
-"""The dead letters of a subscription that can be acted on, and which subscriptions have them (G2)."""
+"""Lists the dead letters of a subscription that can be acted on, and the subscriptions that have them (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,10 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedDeadLetters:
-    """Of which subscription; the paths are the filter's.  `bodies`: with their data."""
+    """Parameters of a list.
+
+    `filter_path`, `body_path`: the filter (None: all messages match).  `bodies`: whether the data is read.
+    """
 
     subscription_id: int
     shard_ids: Sequence[int]
@@ -44,7 +47,7 @@ class AskedDeadLetters:
 
     @property
     def chosen(self) -> Chosen:
-        """As a redrive would choose them."""
+        """Returns the choice that a redrive of the same dead letters would make."""
         reason = self.page.chosen.get(Trait("reason"))
         return Chosen(
             subscription_id=self.subscription_id,
@@ -57,8 +60,9 @@ class AskedDeadLetters:
 
 
 async def list_dead_letters(connection: HotConnection, asked: AskedDeadLetters) -> DeadLetterList:
-    """A page of the messages that can be acted on, each with one of its dead letters; it ends when it is full, when
-    MAX_DEAD_LETTERS were looked at, or when there are no more.  Nothing is locked.
+    """Returns a page of messages that can be acted on, each with one of its dead letters.  Locks nothing.
+
+    A page ends when it is full, after MAX_DEAD_LETTERS dead letters, or at the end of the list.
     """
     walk = _Walk(connection, asked)
     start = asked.page.start
@@ -84,7 +88,9 @@ class _Walk:
         return len(self.found) >= self.asked.page.size or self.scanned >= MAX_DEAD_LETTERS or self.bytes_left <= 0
 
     async def shard(self, shard_id: int, from_seq: int | None) -> DeadLetterPosition | None:
-        """The messages of a shard from a sequence on; where to go on, None: there is no more."""
+        """Reads the messages of a shard from a sequence on.  Returns where to continue in this shard, None at its
+        end.
+        """
         while from_seq is not None:
             if self.is_full:
                 return DeadLetterPosition(shard_id, from_seq)
@@ -98,7 +104,9 @@ class _Walk:
         return None
 
     async def _take(self, shard_id: int, found: ChosenGroups) -> DeadLetterPosition | None:
-        """All of them, or those before where to go on."""
+        """Keeps messages as long as there is room.  Returns the position of the first one that was not kept, None
+        if all were.
+        """
         shown = {group.seq: _shown(group, found, self.asked.now) for group in found.groups if group.is_open}
         messages = await self._messages(list(shown.values()))
         for group in found.groups:
@@ -119,7 +127,7 @@ class _Walk:
             self.resolved += group.dead_letter_count
 
     async def _messages(self, dead_letters: Sequence[Any]) -> dict[tuple[int, int], Any]:
-        """As they lie in the dead-letter topic, by their places there; of those that do still."""
+        """Returns the messages that the dead-letter topic still has, by shard and sequence."""
         if not dead_letters:
             return {}
         asked: dict[str, Any] = {
@@ -147,8 +155,10 @@ class _Walk:
 
 
 def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
-    """The dead letter that stands for a message: the newest that matches, and first of those that a subscription
-    has.
+    """Returns the dead letter that represents a message: the newest one that a subscription has, else the newest
+    one.
+
+    Only dead letters that match the filter count, if there are any.
     """
 
     def rank(dead_letter: Any) -> tuple[bool, datetime]:
@@ -165,7 +175,7 @@ def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
 def dead_letter_of(row: Any, message: Any, shard_id: int) -> DeadLetter:
     """Returns the dead letter of a message of a shard.
 
-    `message`: what its dead-letter topic has of it (None: nothing any more).
+    `message`: the row of the message in the dead-letter topic (None: it is no longer there).
     """
     text = "{}" if message is None else message.attributes  # of one that is lost it is known that there was one
     attributes: Mapping[str, str] = _decode_attributes(text)

@@ -1,4 +1,4 @@
-"""The rows of calls: listing, redriving, discarding and editing dead letters, and recovering pushes."""
+"""Rows of the calls that list, redrive, discard and edit dead letters, and recover pushes."""
 
 from collections.abc import Sequence
 from functools import partial

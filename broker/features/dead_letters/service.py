@@ -1,4 +1,4 @@
-"""The service that lists and groups the dead letters of a subscription; an extension (G2)."""
+"""Lists and groups the dead letters of a subscription; an extension (G2)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import astuple, replace
@@ -26,12 +26,12 @@ HungUp = Callable[[], Awaitable[None]]
 
 
 class DeadLetterService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Lists and groups dead letters.  It changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
     ) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent reads by `turns`, which all expensive reads share."""
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock
@@ -40,18 +40,19 @@ class DeadLetterService:
     async def list_dead_letters(
         self, subscription_name: str, page: DeadLetterPage, *, hung_up: HungUp | None = None
     ) -> DeadLetterList:
-        """A page of the messages that a subscription gave up and that a subscription of their topic still holds.
+        """Returns a page of the messages that a subscription dead-lettered and that can be acted on.
 
-        One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
-        filter; a page token of another subscription), NotFound, Unavailable (too many such calls).
+        A call that still waits for its turn when its caller disconnects (`hung_up()` completes) is dropped.  Raises
+        InvalidArgument (the filter; a page token of another subscription), NotFound, Unavailable (too many such
+        calls).
         """
         return await self._list(subscription_name, page, bodies=True, hung_up=hung_up)
 
     async def group_dead_letters(
         self, subscription_name: str, page: DeadLetterPage, trait: Trait, *, hung_up: HungUp | None = None
     ) -> tuple[Sequence[Group], DeadLetterList]:
-        """They, counted by a trait, the largest group first, of the first MAX_DEAD_LETTERS.  Raises as the list
-        does.
+        """Returns groups of the first MAX_DEAD_LETTERS messages, the largest first.  Raises as
+        `list_dead_letters`.
         """
         page = replace(page, size=MAX_DEAD_LETTERS, start=None)
         found = await self._list(subscription_name, page, bodies=False, hung_up=hung_up)

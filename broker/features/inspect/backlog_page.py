@@ -1,4 +1,4 @@
-"""Pages of the messages that a subscription has, in their states (F3)."""
+"""Pages of the backlog of a subscription: its unsettled messages and their states (F3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,16 +10,17 @@ from broker.model.errors import InvalidArgument
 from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size, parse_page_token
 
-MAX_SCANNED = 10_000  # messages that one call looks at
+MAX_SCANNED = 10_000  # messages that one call reads
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class BacklogPosition:
-    """Where a list goes on, in one shard: first the rows of what was handed out (`in_log` false), from
-    (`attempt_id`, `part`) on, in that one behind `seq`, which was published at `publish_time`; then the log, from
-    behind `seq` on.
+    """The position in one shard at which the next page of a backlog begins.
+
+    The rows of delivered messages come first (`in_log` is false): the list continues with the row (`attempt_id`,
+    `part`), after its message `seq`, which was published at `publish_time`.  Then comes the log, after `seq`.
     """
 
     shard_id: int
@@ -32,9 +33,11 @@ class BacklogPosition:
 
 @dataclass(frozen=True, slots=True)
 class BacklogPage:
-    """At most `size` messages in one of the `states` that a filter matches, and whose data has `contains` (as
-    UTF-8), from a position on (None: from the first shard on).  `preview_bytes`: how much of the data of each is
-    shown.
+    """Options of a page of a backlog.
+
+    `size`: the maximum number of messages.  `states`: the states to list.  `filter`: a filter of messages ("":
+    all).  `contains`: a text that the data must contain, as UTF-8.  `start`: the position at which the page begins
+    (None: the first shard).  `preview_bytes`: the number of bytes of each message's data that are shown.
     """
 
     size: int
@@ -49,10 +52,10 @@ class BacklogPage:
 class BacklogMessage:
     """A message of the backlog and its state.
 
-    `at`: its ack deadline (OUTSTANDING), or when it is redelivered (RETRYING).
-    `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
-    `held_by`: the number in the id of the message that it waits for (BLOCKED).  `id_seq`: the number in its own id
-    (None: `seq`).  `data`: as much of it as is shown; `data_size`: the length of all of it.
+    `at`: the ack deadline (OUTSTANDING) or the time of redelivery (RETRYING).  `attempt_number`: the number of
+    deliveries so far.  `delivered_at`: the time of the last one (None: unknown).  `held_by`: the number in the id
+    of the message that blocks this one (BLOCKED).  `id_seq`: the number in this message's id (None: `seq`).
+    `data`: the part that is shown.  `data_size`: the size of all data in bytes.
     """
 
     shard_id: int
@@ -72,7 +75,11 @@ class BacklogMessage:
 
 @dataclass(frozen=True, slots=True)
 class BacklogList:
-    """What was found among so many messages (`scanned`); `rest`: where to go on, if anywhere."""
+    """A page of a backlog.
+
+    `scanned`: the number of messages that were read for it.  `rest`: the position of the next page (None: there is
+    none).
+    """
 
     found: Sequence[BacklogMessage]
     scanned: int
@@ -82,10 +89,10 @@ class BacklogList:
 def parse_backlog_page(
     size: int, token: str, *, states: str, filter_text: str, contains: str, preview_bytes: int = WHOLE
 ) -> BacklogPage:
-    """`states`: names of states, in either case, with commas between them; "": all.
+    """Returns the options of a page.  `states`: names of states in either case, separated by commas; "" means all.
 
-    Raises InvalidArgument for another name, a negative size, a token of another list, or a text that
-    cannot be searched for.
+    Raises InvalidArgument for an unknown state, a negative size, a token of another list, or a text that cannot be
+    searched for.
     """
     size = check_page_size(size)
     check_contains(contains)

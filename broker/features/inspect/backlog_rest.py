@@ -1,4 +1,4 @@
-"""The messages of a subscription and their states, an extension."""
+"""REST handler that lists the backlog of a subscription with the states of its messages, an extension."""
 
 from collections.abc import Mapping
 from dataclasses import astuple
@@ -31,7 +31,7 @@ _TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "ret
 
 
 def decode_backlog_page(query: Mapping[str, str]) -> BacklogPage:
-    """Raises InvalidArgument."""
+    """Decodes the query parameters of a page.  Raises InvalidArgument."""
     texts = {name: query.get(name, "") for name in ("state", "filter", "contains")}
     return parse_backlog_page(
         *decode_page_parameters(query),
@@ -43,7 +43,7 @@ def decode_backlog_page(query: Mapping[str, str]) -> BacklogPage:
 
 
 def backlog_list_json(found: BacklogList) -> dict[str, Any]:
-    """A page; the counts of all pages add up."""
+    """Returns the JSON of a page.  Its `scannedMessageCount` is that of this page alone: callers add up pages."""
     body: dict[str, Any] = {
         "messages": [_message_json(m) for m in found.found],
         "scannedMessageCount": found.scanned,

@@ -1,7 +1,8 @@
-"""The messages that a subscription has, in their states (F3).
+"""Lists the unsettled messages of a subscription with their states (F3).
 
-Rows of what was handed out come first, with what waits for their ordering keys, then the log from the cursor on;
-shard after shard.  What changes meanwhile may come twice, or not at all: nothing is locked.
+The list goes from shard to shard.  In each, it begins with the rows of delivered messages, together with the
+messages that wait for the ordering keys of these rows, and continues with the log from the cursor on.  It takes no
+locks, so a message whose state changes meanwhile may be listed twice or not at all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ _LIST_HELD = statements.hot("list_held")
 _LIST_WAITING = statements.hot("list_waiting")
 _READ_BACKLOG_MESSAGES = statements.hot("read_backlog_messages")
 
-_ROWS = 100  # that are read at a time
+_ROWS = 100  # rows that are read at a time
 _CHUNK = 200  # messages that are read with their data at a time
 _EVER = datetime.min.replace(tzinfo=UTC)
 _WITH_TIME = frozenset({DeliveryState.OUTSTANDING, DeliveryState.RETRYING})
@@ -41,8 +42,10 @@ _IN_LOG = frozenset({DeliveryState.WAITING, DeliveryState.BLOCKED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Of which subscription, and what: `filter_path` and `body_path` of the list's own filter (None: all), and
-    those of the log with the subscription's (None: all).
+    """Parameters of a list.
+
+    `filter_path` and `body_path` are those of the list's filter (None: all messages match).  `log_path` and
+    `log_body_path` combine it with the subscription's own filter, for messages of the log (None: all match).
     """
 
     subscription_id: int
@@ -58,7 +61,7 @@ class Asked:
 
 
 async def list_messages(connection: HotConnection, asked: Asked) -> BacklogList:
-    """A page; it ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more."""
+    """Returns a page.  A page ends when it is full, after MAX_SCANNED messages, or at the end of the backlog."""
     walk = _Walk(connection, asked)
     start = asked.page.start
     shards = sorted(id_ for id_ in asked.shard_ids if start is None or id_ >= start.shard_id)
@@ -77,7 +80,7 @@ async def list_messages(connection: HotConnection, asked: Asked) -> BacklogList:
 
 
 def with_ids(found: Sequence[BacklogMessage], names: Mapping[tuple[int, int], int]) -> list[BacklogMessage]:
-    """Those that hold others told by what their ids are made of, instead of by their sequences."""
+    """Replaces the sequences in `held_by` by the numbers that message ids contain."""
     return [
         each if each.held_by is None else replace(each, held_by=names[each.shard_id, each.held_by])
         for each in found
@@ -97,12 +100,14 @@ class _Walk:
         return len(self.found) >= self.asked.page.size or self.scanned >= MAX_SCANNED or self.bytes_left <= 0
 
     async def named(self) -> list[BacklogMessage]:
-        """What was found, as it is told."""
+        """Returns the messages found so far, with `held_by` as in message ids."""
         held = {(each.shard_id, each.held_by) for each in self.found if each.held_by is not None}
         return with_ids(self.found, await id_seqs_at(self.connection, held))
 
     async def rows(self, position: BacklogPosition) -> BacklogPosition | None:
-        """What was handed out, from there on; where to go on in this shard, None: there is no more."""
+        """Reads the rows of delivered messages, from a position on.  Returns where to continue in this shard, None
+        at its end.
+        """
         while True:
             where = {"shard_id": position.shard_id, "subscription_id": self.asked.subscription_id}
             limits = {"attempt_id": position.attempt_id, "part": position.part, "max_rows": _ROWS}
@@ -118,7 +123,7 @@ class _Walk:
             position = replace(position, part=position.part + 1, seq=-1)
 
     async def _row(self, row: Any, position: BacklogPosition) -> BacklogPosition | None:
-        """One row's messages behind the position; where to go on, if not with the next row."""
+        """Reads the messages of one row after the position.  Returns where to continue, None for the next row."""
         if self.is_full:
             return position
         of_row = [m for m in messages_of_row(row, position.shard_id, self.asked.now) if m.seq > position.seq]
@@ -128,7 +133,7 @@ class _Walk:
         while not self.is_full:
             chunk = [message for message in wanted if message.seq > position.seq][:_CHUNK]
             held = await self._held(row, position)
-            # What waits may be older than what is in the row, if it came back: both in one order.
+            # Waiting messages may be older than those in the row that came back: both are merged into one order.
             ends = [some[-1].seq for some in (chunk, held) if len(some) == _CHUNK]
             passed = {message.seq for message in held}
             both = sorted((*chunk, *held), key=attrgetter("seq"))
@@ -143,7 +148,7 @@ class _Walk:
         return position
 
     async def _held(self, row: Any, position: BacklogPosition) -> list[BacklogMessage]:
-        """The next messages that wait in the log for a row's key."""
+        """Reads the next messages of the log that wait for the ordering key of a row."""
         if not row.waits or DeliveryState.BLOCKED not in self.asked.page.states:
             return []
         asked = {
@@ -169,15 +174,19 @@ class _Walk:
         return is_expired or publish_time < self.asked.retained_since
 
     def _since(self, row: Any) -> datetime:
-        """From when on a row's messages are delivered: what came back from a dead-letter topic, however old."""
+        """Returns the publish time from which on messages of a row are delivered.  Redriven ones are delivered at
+        any age.
+        """
         return _EVER if row.redriven else self.asked.retained_since
 
     async def _take(
         self, wanted: Sequence[BacklogMessage], row: Any, position: BacklogPosition, *, are_passed: bool = False
     ) -> BacklogPosition:
-        """Read these and take those that match, as far as there is room; the position behind the last.
+        """Reads messages and keeps those that match, as long as there is room.  Returns the position after the last
+        one.
 
-        `are_passed`: they wait in the log for their key, where the subscription's filter has not been asked.
+        `are_passed`: the messages wait in the log for their ordering key, so the subscription's filter has yet to
+        be applied.
         """
         asked = {
             "shard_id": position.shard_id,
@@ -205,7 +214,9 @@ class _Walk:
 
     @property
     def _shown(self) -> dict[str, Any]:
-        """Parameters that say which part of each body a statement searches and returns."""
+        """Returns the parameters that say which part of the data a statement searches, and which part
+        it returns.
+        """
         page = self.asked.page
         return {
             "contains": page.contains.encode(),
@@ -214,7 +225,9 @@ class _Walk:
         }
 
     async def log(self, position: BacklogPosition) -> BacklogPosition | None:
-        """What was never handed out, from there on; where to go on in this shard, None: there is no more."""
+        """Reads messages that were never delivered, from a position of the log on.  Returns where to continue in
+        this shard, None at its end.
+        """
         while not self.is_full:
             chunk = min(_CHUNK, MAX_SCANNED - self.scanned)
             asked = {
@@ -245,7 +258,9 @@ class _Walk:
         return position
 
     def _match(self, message: BacklogMessage, body: Any) -> None:
-        """`body`: the row of a statement that has read the message."""
+        """Keeps a message if its state and data match.  `body`: the row of a statement that has read
+        the message.
+        """
         page = self.asked.page
         if page.contains:
             self.bytes_left -= body.data_size // READ_SHARE
@@ -255,14 +270,14 @@ class _Walk:
 
 
 def messages_of_row(row: Any, shard_id: int, now: datetime) -> Iterator[BacklogMessage]:
-    """Yields the messages of a row that are not settled, in order."""
+    """Yields the unsettled messages of a row, in order."""
     parsed = delivery_row(row)
     for ordinal in parsed.unsettled:
         yield backlog_message(row, parsed, ordinal, shard_id, now)
 
 
 def backlog_message(row: Any, parsed: DeliveryRow, ordinal: int, shard_id: int, now: datetime) -> BacklogMessage:
-    """Returns a message of a row, which is not settled."""
+    """Returns an unsettled message of a row."""
     state = parsed.state(ordinal, now)
     is_blocked = state is DeliveryState.BLOCKED
     return BacklogMessage(

@@ -1,4 +1,4 @@
-"""The messages that a subscription has, in their states (F3); an extension."""
+"""Lists the backlog of a subscription with the states of its messages (F3); an extension."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import astuple
@@ -20,12 +20,12 @@ HungUp = Callable[[], Awaitable[None]]
 
 
 class BacklogMessageService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Lists backlogs.  It changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
     ) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent lists by `turns`, which all expensive reads share."""
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock
@@ -34,11 +34,11 @@ class BacklogMessageService:
     async def list_messages(
         self, subscription_name: str, page: BacklogPage, *, hung_up: HungUp | None = None
     ) -> BacklogList:
-        """A page of what is not acked: what was handed out, then what waits, shard after shard.
+        """Returns a page of unacknowledged messages: in each shard first the delivered ones, then the others.
 
-        One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
-        filter; a page token of another subscription), NotFound, FailedPrecondition (detached), Unavailable (too
-        many such calls).
+        A call that still waits for its turn when its caller disconnects (`hung_up()` completes) is dropped.  Raises
+        InvalidArgument (the filter; a page token of another subscription), NotFound, FailedPrecondition (a detached
+        subscription), Unavailable (too many such calls).
         """
         own = compiled(page.filter)
         async with self._turns.of(project_of(subscription_name), hung_up=hung_up):

@@ -1,4 +1,4 @@
-"""Ranges of the data of a message, as the header Range names them (RFC 9110, section 14)."""
+"""Byte ranges of the data of a message, as in the HTTP header Range (RFC 9110, section 14)."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _SINGLE = re.compile(rb"bytes=(?:([0-9]{1,18})-([0-9]{1,18})?|-([0-9]{1,18}))")
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """At most `count` bytes, from `first` on (None: the last ones)."""
+    """A range of at most `count` bytes that begins at `first` (None: the last `count` bytes)."""
 
     first: int | None = 0
     count: int = WHOLE
@@ -18,7 +18,7 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class MessageData:
-    """Bytes of a message, from `first` on, out of `size`."""
+    """A part of the data of a message that begins at `first`; `size` is that of all data in bytes."""
 
     data: bytes
     first: int
@@ -26,9 +26,9 @@ class MessageData:
 
 
 def parse_range(header: bytes) -> ByteRange | None:
-    """One range of bytes; None: the whole, as for a header that is to be ignored.
+    """Returns the byte range of a Range header, None if the header is to be ignored and all data sent.
 
-    That is one with another unit, with several ranges, or with a last byte before the first.
+    Headers with another unit, with several ranges, or with a last byte before the first are ignored.
     """
     match = _SINGLE.fullmatch(header.strip().lower())
     if match is None:

@@ -1,4 +1,4 @@
-"""The clients that pull and stream from a subscription, an extension."""
+"""REST handler that lists the clients that pull or stream from a subscription, an extension."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ def consumers_json(readers: Sequence[Reader], total: int, now: datetime) -> dict
 
 
 def _consumer(reader: Reader, now: datetime) -> dict[str, Any]:
-    """What is not known is left out."""
+    """Returns the JSON of a client.  Unknown values are left out."""
     body: dict[str, Any] = {"kind": reader.kind, "process": reader.process}
     named = {"clientId": reader.client_id, "address": reader.address, "principal": reader.principal}
     body |= {name: value for name, value in named.items() if value}

@@ -1,4 +1,4 @@
-"""Who pulls and streams from a subscription (F3); an extension."""
+"""Lists the clients that pull or stream from a subscription (F3); an extension."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from broker.db.driver.database import Database
 
 
 class ConsumerService:
-    """Reading only."""
+    """Lists consumers.  It changes nothing."""
 
     def __init__(self, database: Database, clock: DatabaseClock) -> None:
         self._database = database
@@ -20,9 +20,10 @@ class ConsumerService:
     async def list_consumers(
         self, subscription_name: str, *, page_size: int
     ) -> tuple[Sequence[Reader], int, datetime]:
-        """The `page_size` slowest of all processes, the slowest first; how many there are; and when.
+        """Returns the `page_size` slowest clients of all processes, slowest first, with their total number and the
+        time.
 
-        As their processes wrote them down within five seconds.  Raises NotFound.
+        Processes store the figures of their clients at most every five seconds.  Raises NotFound.
         """
         now = self._clock.now()
         async with self._database.transaction() as connection:

@@ -1,4 +1,4 @@
-"""The data of one message, as bytes that no browser shows; an extension."""
+"""REST handler that returns the data of one message as bytes that browsers download; an extension."""
 
 from broker.api.rest.call import Call
 from broker.features.inspect.byte_range import ByteRange, MessageData, parse_range
@@ -15,7 +15,7 @@ _HEADERS = (
 
 
 async def get_data(service: MessageDataService, call: Call) -> bytes:
-    """Answers with the bytes of the message, or those of the range that the header Range names."""
+    """Returns the data of a message, or the part that the header Range asks for."""
     topic, _, message_id = call.name.rpartition("/messages/")
     asked = parse_range(call.exchange.head.header(b"range"))
     found = await service.get_data(topic, message_id, asked or ByteRange(), hung_up=call.exchange.hung_up)

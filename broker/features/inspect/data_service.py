@@ -1,4 +1,4 @@
-"""The data of one message, or a range of it; an extension."""
+"""Reads the data of one message, or a range of it; an extension."""
 
 from collections.abc import Awaitable, Callable
 
@@ -16,19 +16,19 @@ HungUp = Callable[[], Awaitable[None]]
 
 
 class MessageDataService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Reads the data of messages.  It changes, locks and delivers nothing."""
 
     def __init__(self, database: Database, turns: ResourceTurns) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent reads by `turns`, which all expensive reads share."""
         self._database = database
         self._turns = turns
 
     async def get_data(
         self, topic_name: str, message_id: str, wanted: ByteRange, *, hung_up: HungUp | None = None
     ) -> MessageData:
-        """The bytes of a message in a range.
+        """Returns the data of a message within a range.
 
-        Raises InvalidArgument (the id), NotFound (no topic; no such message, or it is not retained any more),
+        Raises InvalidArgument (the id), NotFound (no topic; no such message, or it is no longer retained),
         Unavailable (too many such calls).
         """
         shard_id, id_seq = parse_message_id(message_id)
@@ -42,7 +42,7 @@ class MessageDataService:
             where = {"shard_id": shard_id, "id_seq": id_seq}
             async with self._database.hot() as hot:
                 first = wanted.first
-                if first is None:  # the last bytes: where they begin says the length
+                if first is None:  # the last bytes begin at a place that depends on the size
                     probe = await read_stored(hot, **where, max_bytes=0)
                     first = 0 if probe is None else max(probe.data_size - wanted.count, 0)
                 found = await read_stored(hot, **where, offset=first, max_bytes=wanted.count)

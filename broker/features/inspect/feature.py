@@ -1,4 +1,4 @@
-"""Registers what operators read about topics, subscriptions and messages."""
+"""Registers the views of topics, subscriptions and messages, and the reports on the broker itself."""
 
 from broker.core.acking.delivery_recorder import DeliveryRecords
 from broker.core.context.core import Core
@@ -30,7 +30,10 @@ def register(
     check_publisher: CheckPublisher,
     fleet: FleetService,
 ) -> Feature:
-    """`replica_reads` and `turns`: of calls that read much.  Tails read what is new, and so from the primary."""
+    """Registers the feature.  `replica_reads` and `turns` are for expensive reads.
+
+    Tails show new messages, so they read from the primary.
+    """
     database, clock = core.database, core.clock
     return Feature(
         rpcs=[

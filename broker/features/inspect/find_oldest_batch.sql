@@ -1,4 +1,4 @@
--- The oldest batch of a shard, of those published from a time on.
+-- Returns the oldest batch of a shard that was published at a time or later.
 -- parameters: shard_id int8, since timestamptz
 -- columns: publish_time, first_seq
 SELECT publish_time, last_seq - count + 1 AS first_seq

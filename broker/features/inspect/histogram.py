@@ -1,4 +1,4 @@
-"""Histograms of a topic's log: messages and bytes by the time of their publishing (F3)."""
+"""Histograms of a topic's log: messages and bytes by publish time (F3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from broker.model.errors import InvalidArgument
 
 DEFAULT_BUCKETS = 60
 MAX_BUCKETS = 500
-MAX_SPANS = 10_000  # buckets times shards: each takes some looks into an index
-MAX_BATCHES = 20_000  # that a call reads to measure bytes
-MAX_PROBES = 4  # parts of a bucket whose batches are sampled by themselves
+MAX_SPANS = 10_000  # buckets times shards: each takes some index lookups
+MAX_BATCHES = 20_000  # batches that a call reads to measure bytes
+MAX_PROBES = 4  # spans of a bucket, each sampled separately
 
 _STEP = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramOptions:
-    """So many buckets of equal width, from `since` on (None: from the oldest message on) and before `until` (None:
-    until now).
+    """Options of a histogram with `buckets` buckets of equal width, which begins at `since` (None: at the oldest
+    message) and ends before `until` (None: now).
     """
 
     buckets: int = DEFAULT_BUCKETS
@@ -28,7 +28,7 @@ class HistogramOptions:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What was published from `start` on, for the width of the histogram."""
+    """The messages that were published within one width of the histogram from `start` on."""
 
     start: datetime
     messages: int = 0
@@ -37,7 +37,10 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """`is_estimate`: not all batches were read, so that bytes are those of samples."""
+    """A histogram.
+
+    `is_estimate`: the log has too many batches to read all, so bytes are extrapolated from samples.
+    """
 
     start: datetime
     end: datetime
@@ -48,7 +51,9 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The parts of all buckets, each sampled by itself: `probes` for each bucket, `sample` batches of each."""
+    """The spans of time that are measured: `probes` for each bucket, each with a sample of at most `sample`
+    batches.
+    """
 
     starts: Sequence[datetime]
     ends: Sequence[datetime]
@@ -58,7 +63,7 @@ class Spans:
 
 
 def parse_histogram(buckets: int | None, *, since: datetime | None, until: datetime | None) -> HistogramOptions:
-    """Raises InvalidArgument."""
+    """Returns the options of a histogram.  Raises InvalidArgument."""
     count = DEFAULT_BUCKETS if buckets is None else buckets
     if not 1 <= count <= MAX_BUCKETS:
         raise InvalidArgument(f"buckets must be 1 to {MAX_BUCKETS} (buckets={count}).")
@@ -68,7 +73,7 @@ def parse_histogram(buckets: int | None, *, since: datetime | None, until: datet
 
 
 def check_shards(buckets: int, shards: int) -> None:
-    """Raises InvalidArgument for more buckets than are counted of a topic with so many shards."""
+    """Raises InvalidArgument for more buckets than can be counted for a topic with so many shards."""
     if buckets * shards > MAX_SPANS:
         raise InvalidArgument(
             f"buckets must be at most {MAX_SPANS // shards} for a topic with {shards} shards (buckets={buckets})."
@@ -76,10 +81,10 @@ def check_shards(buckets: int, shards: int) -> None:
 
 
 def make_spans(start: datetime, end: datetime, *, buckets: int, shards: int) -> Spans:
-    """Cuts a time into buckets, and these into the parts that are sampled."""
+    """Divides the time of a histogram into buckets, and each bucket into the spans that are sampled."""
     probes = max(1, min(MAX_PROBES, MAX_SPANS // (buckets * shards)))
     count = buckets * probes
-    step = max((end - start + (count - 1) * _STEP) // count, _STEP)  # rounded up: the last one ends behind the end
+    step = max((end - start + (count - 1) * _STEP) // count, _STEP)  # rounded up: the last one ends after the end
     starts = [start + number * step for number in range(count)]
     sample = max(1, MAX_BATCHES // (count * shards))
     return Spans(starts, [each + step for each in starts], step * probes, probes, sample)

@@ -1,4 +1,4 @@
-"""The histogram of a topic's log, an extension."""
+"""REST handler that returns the histogram of a topic's log, an extension."""
 
 from collections.abc import Mapping
 from typing import Any

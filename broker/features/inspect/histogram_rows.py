@@ -21,9 +21,9 @@ async def read_histogram(
     now: datetime,
     options: HistogramOptions,
 ) -> Histogram:
-    """Counts by sequences, and measures bytes in samples of batches where there are many.
+    """Counts messages by their sequences, and measures bytes in samples where there are many batches.
 
-    Nothing from before `retained_since` counts.
+    Messages from before `retained_since` are not counted.
     """
     end = now if options.until is None else options.until
     start = await _start(connection, shard_ids, retained_since, end, options)
@@ -52,7 +52,7 @@ async def _start(
     end: datetime,
     options: HistogramOptions,
 ) -> datetime:
-    """When the first bucket begins: before the end, whatever was asked for."""
+    """Returns the start of the first bucket, which is never after `end`."""
     if options.since is not None:
         return min(max(options.since, retained_since), end)
     asked = [(_FIND_OLDEST_BATCH, {"shard_id": shard_id, "since": retained_since}) for shard_id in shard_ids]
@@ -61,7 +61,7 @@ async def _start(
 
 
 def _measured(row: Any, spans: Spans) -> tuple[int, int, bool]:
-    """Messages and bytes of a span, and whether the bytes are those of a sample."""
+    """Returns the messages and bytes of a span, and whether the bytes are extrapolated from a sample."""
     if row.batches < spans.sample:
         return row.messages, row.bytes, False
     count = row.last_seq - row.first_seq + 1

@@ -19,12 +19,12 @@ HungUp = Callable[[], Awaitable[None]]
 
 
 class HistogramService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Reads histograms.  It changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
     ) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent reads by `turns`, which all expensive reads share."""
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock
@@ -33,7 +33,7 @@ class HistogramService:
     async def get_histogram(
         self, topic_name: str, options: HistogramOptions, *, hung_up: HungUp | None = None
     ) -> Histogram:
-        """How many messages, and bytes, were published when, of those that the topic retains.
+        """Returns the histogram of the messages that a topic retains.
 
         Raises InvalidArgument (too many buckets for the topic's shards), NotFound, Unavailable (too many such
         calls).

@@ -1,4 +1,4 @@
--- Rows of what was handed out, from one on, in the order of their ids; nothing is locked.
+-- Returns rows of delivered messages, from one on, in the order of their ids, without locks.
 -- parameters: shard_id int8, subscription_id int8, attempt_id int8, part int8, max_rows int8
 -- columns: attempt_id, part, status, attempt_number, next_delivery_at, delivered_at, seqs, open, first_publish_time,
 --     last_publish_time, ordering_key, out_count, attempt_numbers, waiting, waits, redriven

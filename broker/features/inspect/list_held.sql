@@ -1,4 +1,4 @@
--- What waits in the log, before the cursor, for the ordering key of one row, from behind a message on.
+-- Returns messages of the log before the cursor that wait for the ordering key of one row, after a message.
 -- parameters: shard_id int8, subscription_id int8, attempt_id int8, part int8, publish_time timestamptz, seq int8,
 --     retained_since timestamptz, max_messages int8
 -- columns: seq, publish_time

@@ -1,4 +1,4 @@
--- What publishes on a topic without a caller, by name, from behind the name `after`.
+-- Returns what publishes to a topic without a caller, by name, after the name `after`.
 SELECT p.name, p.kind, p.created_by, p.is_paused
 FROM (
     SELECT s.name, 'DEAD_LETTER_POLICY' AS kind, '' AS created_by, false AS is_paused

@@ -1,8 +1,9 @@
--- What was never handed out, from the cursor on, or from behind a message that is further: scans `max_scanned` messages
--- and returns those that match, and the last one scanned even if it does not (`matches` false).  `held_by`: the first
--- message that is out of its ordering key.  The data is cut after `preview_bytes`; `has_text`: it contains `contains`
--- (no bytes: all do), else it is left out.  A message beyond the byte budget comes without attributes and data (`fits`
--- false).  A byte of a body that is read and not returned counts a tenth.
+-- Returns messages that were never delivered, from the cursor on, or after a message beyond it.  Scans
+-- `max_scanned` messages; returns those that match, and the last one scanned even if it does not (`matches` is
+-- false).  `held_by`: the first outstanding message of its ordering key.  The data is cut after `preview_bytes`.
+-- `has_text`: the data contains `contains` (empty: always true); otherwise the data is left out.  A message beyond
+-- the byte budget comes without attributes and data (`fits` is false); bytes that are read and cut off count a
+-- tenth.
 -- parameters: shard_id int8, subscription_id int8, publish_time timestamptz, seq int8, retained_since timestamptz,
 --     filter_path jsonpath, body_path jsonpath, contains bytea, ordered bool, now timestamptz, max_scanned int8,
 --     max_bytes int8, preview_bytes int8

@@ -1,5 +1,5 @@
--- Messages of a shard published in each of several spans of time, from `starts` on and before `ends`: the first and the
--- last sequence, by two looks into the key, and the count and size of the first `sample` batches of the span.
+-- Measures several spans of time of a shard, from `starts` on and before `ends`: the first and last sequence, by
+-- two index lookups, and the count and size of the first `sample` batches.
 -- parameters: shard_id int8, starts timestamptz[], ends timestamptz[], sample int8
 -- columns: ordinal, first_seq, last_seq, batches, messages, bytes
 SELECT b.ordinal, f.seq AS first_seq, l.seq AS last_seq, s.batches, s.messages, s.bytes

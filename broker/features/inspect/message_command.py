@@ -122,7 +122,7 @@ def _report(one: Json) -> str:
 
 
 def _states_text(done: Json) -> str:
-    """Where they were not in time."""
+    """Returns a sentence about the subscriptions that had received the messages before the retraction."""
     late = [
         f"{leaf(one['subscription'])} had {len(one[state])} ({said})"
         for one in done.get("subscriptions", ())

@@ -1,4 +1,4 @@
-"""What publishes to a topic without a caller, an extension."""
+"""REST handler that lists what publishes to a topic on the broker's own initiative, an extension."""
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
@@ -17,7 +17,7 @@ async def list_publishers(service: TopicPublisherService, call: Call) -> bytes:
 
 
 def publisher_json(publisher: TopicPublisher) -> dict[str, str]:
-    """What is empty is left out."""
+    """Returns the JSON of a publisher.  Empty fields are left out."""
     fields = {
         "name": publisher.name,
         "kind": publisher.kind,

@@ -1,4 +1,4 @@
-"""What publishes on a topic without a caller (E2)."""
+"""Reads the schedules, dead-letter policies, operations and event settings that publish to a topic (E2)."""
 
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
@@ -9,7 +9,10 @@ _LIST_TOPIC_PUBLISHERS = statements.load("list_topic_publishers")
 
 
 async def list_topic_publishers(connection: ResourceConnection, *, topic: str, page: Page) -> list[TopicPublisher]:
-    """A page by name, and one more if there is one; whether they may publish is not looked at."""
+    """Returns the publishers of a page ordered by name, and one more if there are more.
+
+    The permission of a publisher is not checked here.
+    """
     asked = {"topic": topic, "after": page.after, "size": page.size + 1}
     rows = await connection.exec_driver_sql(_LIST_TOPIC_PUBLISHERS, asked)
     return [

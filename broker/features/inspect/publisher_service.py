@@ -1,4 +1,6 @@
-"""What publishes on a topic without a caller; an extension."""
+"""Lists the schedules, dead-letter policies, operations and event settings that publish to a topic;
+an extension.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,14 +18,14 @@ from broker.model.page import Page, cut_page
 
 
 class TopicPublisherService:
-    """Shows the owner of a topic who publishes there by a right that the owner can take away."""
+    """Shows the owner of a topic which of the broker's own publishers use it, and with which permission."""
 
     def __init__(self, database: Database, check_publisher: CheckPublisher) -> None:
         self._database = database
         self._check_publisher = check_publisher
 
     async def list_publishers(self, topic: str, page: Page) -> tuple[Sequence[TopicPublisher], str]:
-        """A page by name, and the token of the next.  Raises NotFound, Unavailable."""
+        """Returns a page ordered by name, and the token of the next page.  Raises NotFound, Unavailable."""
         async with self._database.transaction() as connection:
             if await find_topic(connection, name=topic) is None:
                 raise topic_not_found(topic)
@@ -32,7 +34,7 @@ class TopicPublisherService:
         return [await self._with_right(publisher, topic) for publisher in publishers], token
 
     async def _with_right(self, publisher: TopicPublisher, topic: str) -> TopicPublisher:
-        """A publisher of another project, with whether that may publish."""
+        """Adds the service agent of a publisher of another project, and the reason if that may not publish."""
         project = project_of(publisher.name)
         if project == project_of(topic):
             return publisher

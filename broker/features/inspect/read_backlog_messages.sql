@@ -1,7 +1,7 @@
--- Messages by their sequences, in the log or among the stragglers, those that match a filter: one index range per run of
--- sequences, as read_due_messages.sql finds them.  The data is cut after `preview_bytes`; `has_text`: it contains
--- `contains` (no bytes: all do), else it is left out.  One beyond the byte budget comes without attributes and data
--- (`fits` false).  A byte of a body that is read and not returned counts a tenth.
+-- Returns messages by their sequences that match a filter, in the log or among the stragglers: one index range for
+-- each run of sequences, as in read_due_messages.sql.  The data is cut after `preview_bytes`.  `has_text`: the data
+-- contains `contains` (empty: always true); otherwise the data is left out.  A message beyond the byte budget comes
+-- without attributes and data (`fits` is false); bytes that are read and cut off count a tenth.
 -- parameters: shard_id int8, first_publish_time timestamptz, last_publish_time timestamptz, seqs text,
 --     filter_path jsonpath, body_path jsonpath, contains bytea, preview_bytes int8, max_bytes int8
 -- columns: seq, publish_time, ordering_key, attributes, data, data_size, id_seq, expires_at, fits, has_text

@@ -17,12 +17,12 @@ from broker.features.inspect.tail_position import Positions
 from broker.model.errors import ResourceExhausted
 
 MAX_READERS = 100  # of one tail
-MAX_QUEUED = 10  # readings that a slow reader may have before it; they are of 1 MB at most, and shared
+MAX_QUEUED = 10  # readings in the queue of a slow reader, each of at most 1 MB; readers share them
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of a shard up to a position; so many messages before were left out (`skipped`)."""
+    """The messages that were read of a shard up to `position`; before them, `skipped` messages were left out."""
 
     position: LogPosition
     messages: Sequence[MatchedMessage] = ()
@@ -31,13 +31,13 @@ class Reading:
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """The readings that one reader has yet to take; None at the end of the tail."""
+    """The queue of readings of one reader."""
 
     queue: deque[Reading] = field(default_factory=deque)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, reading: Reading) -> None:
-        """A reading that has no place joins the last one, of which the messages are then left out."""
+        """Queues a reading.  If the queue is full, its messages are left out and counted as skipped."""
         if len(self.queue) >= MAX_QUEUED:
             self._leave_out(reading)
         else:
@@ -53,7 +53,7 @@ class Reader:
         self.queue.append(Reading(reading.position, skipped=skipped))
 
     async def wait(self, seconds: float) -> None:
-        """Until there is something to take, or so many seconds have passed."""
+        """Waits until there is something to take or the tail ends, at most for some seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.changed.wait()
@@ -61,7 +61,9 @@ class Reader:
 
 
 class SharedTail:
-    """What is read of the log for all readers with the same filter.  `positions`: how far it has been read."""
+    """The tail of a log that all readers with the same filter share.  `positions`: how far each shard has been
+    read.
+    """
 
     def __init__(self, key: Hashable, tail: Tail) -> None:
         self.key = key
@@ -69,15 +71,15 @@ class SharedTail:
         self.positions: dict[int, LogPosition] = {}
         self.begun = asyncio.Event()
         self.has_ended = False
-        self.error: Exception | None = None  # that has ended it
-        self._readers: dict[Reader, bool] = {}  # whether it has joined
+        self.error: Exception | None = None  # the error that ended the tail
+        self._readers: dict[Reader, bool] = {}  # whether each has joined
 
     @property
     def is_read(self) -> bool:
         return bool(self._readers)
 
     def enter(self) -> Reader:
-        """A reader, which gets nothing before it joins.  Raises ResourceExhausted."""
+        """Returns a new reader, which gets nothing before it joins.  Raises ResourceExhausted."""
         if len(self._readers) >= MAX_READERS:
             raise ResourceExhausted(
                 f"Too many readers of this tail are open in this process, which has at most {MAX_READERS}."
@@ -90,14 +92,14 @@ class SharedTail:
         del self._readers[reader]
 
     def join(self, reader: Reader, positions: Positions) -> bool:
-        """Let a reader get what is read from now on, if it has come as far; returns whether it has."""
+        """Gives a reader all further readings, if it has read as far as the tail.  Returns whether it has."""
         if any(positions[shard_id].seq < each.seq for shard_id, each in self.positions.items()):
             return False
         self._readers[reader] = True
         return True
 
     def read(self, reading: Reading) -> None:
-        """Give a reading to all that have joined."""
+        """Gives a reading to all readers that have joined."""
         self.positions[reading.position.shard_id] = reading.position
         if not (reading.messages or reading.skipped):
             return

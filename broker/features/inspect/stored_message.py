@@ -1,4 +1,4 @@
-"""Reads a message where it is stored: where it waits for its time, or in the log."""
+"""Reads a message from where it is stored: the delayed messages or the log."""
 
 from dataclasses import replace
 
@@ -12,9 +12,9 @@ from broker.model.message_id import FIRST_ID_SEQ
 async def read_stored(
     hot: HotConnection, *, shard_id: int, id_seq: int, offset: int = 0, max_bytes: int
 ) -> LoggedMessage | ScheduledMessage | None:
-    """The message with `max_bytes` of its data, from `offset` on; None: it is not stored.
+    """Returns a message with at most `max_bytes` of its data, from `offset` on, or None if it is not stored.
 
-    Looks where it waits for its time first: until the second look it may be published, but it never goes back.
+    Looks among the delayed messages first: a message moves from there to the log, and never back.
     """
     waiting = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq) if id_seq > FIRST_ID_SEQ else None
     if waiting is not None:

@@ -1,4 +1,4 @@
-"""Where a reader of a topic's tail stands in each log of the topic, which the ids of events say."""
+"""Positions of a reader in the shards of a topic, encoded as ids of server-sent events."""
 
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
@@ -9,20 +9,20 @@ from broker.core.log.log_page import LogPosition
 from broker.model.errors import InvalidArgument
 from broker.model.page import page_token, parse_page_token
 
-Positions = Mapping[int, LogPosition]  # by shard: the last message that was read, or passed
+Positions = Mapping[int, LogPosition]  # by shard: the last message that was read or skipped
 
 _KINDS = tuple(LogPosition.__annotations__.values())
 MAX_TOKEN = 40_000  # characters: a topic has 256 shards at most
 
 
 def position_token(positions: Positions) -> str:
-    """The id of an event after which a reader stands there."""
+    """Returns the id of an event after which a reader has these positions."""
     ordered = (positions[shard_id] for shard_id in sorted(positions))
     return page_token(*(value for each in ordered for value in (each.shard_id, each.publish_time, each.seq)))
 
 
 def parse_position_token(token: str) -> Positions:
-    """Raises InvalidArgument."""
+    """Returns the positions in the id of an event.  Raises InvalidArgument."""
     try:
         raw = urlsafe_b64decode(token[:MAX_TOKEN] + "=" * (-len(token[:MAX_TOKEN]) % 4))
         count, rest = divmod(len(msgspec.json.decode(raw, type=list[int])), len(_KINDS))

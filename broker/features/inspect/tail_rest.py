@@ -1,4 +1,4 @@
-"""Following a topic as Server-Sent Events; an extension."""
+"""REST handler that follows a topic as server-sent events; an extension."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_tail(query: Mapping[str, str], last_event_id: bytes) -> TailOptions:
-    """Raises InvalidArgument."""
+    """Decodes the options of a tail.  Raises InvalidArgument."""
     since = query.get("startTime", query.get("start_time", ""))
     return TailOptions(
         filter=query.get("filter", ""),
@@ -37,7 +37,7 @@ def decode_tail(query: Mapping[str, str], last_event_id: bytes) -> TailOptions:
 
 
 def encode_new_messages(new_messages: NewMessages) -> bytes:
-    """`message` events with their ids, and `skipped` events; a comment if there are none."""
+    """Encodes `message` events with their ids, preceded by a `skipped` event; a comment if there is nothing new."""
     events = []
     if new_messages.skipped:
         skipped = new_messages.skipped_id.encode(), new_messages.skipped

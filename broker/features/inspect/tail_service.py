@@ -1,4 +1,4 @@
-"""What is published on a topic, as it comes, or from an earlier time on (F3); an extension."""
+"""Follows the messages that are published on a topic, from now or from an earlier time on (F3); an extension."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
@@ -26,16 +26,17 @@ from broker.model.message_preview import WHOLE
 from broker.model.names import project_of
 from broker.model.topic import Topic
 
-WAIT_SECONDS = 15.0  # for the next message; then whoever reads is told that the tail is alive
-PAUSE_SECONDS = 0.1  # between two checks: a tail costs the database the same however much is published
-MAX_BEHIND = 10_000  # messages; a tail that is further behind leaves them out, and says so
+WAIT_SECONDS = 15.0  # without a message; then readers get an empty value
+PAUSE_SECONDS = 0.1  # between two reads: the cost of a tail does not depend on how much is published
+MAX_BEHIND = 10_000  # messages; a tail that is further behind skips them, and reports how many
 
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """What a reader wants: messages that a filter matches ("": all), with `preview_bytes` of the data of each.
+    """Options of a reader.
 
-    It begins behind the positions of a reader before it (`after`), or at a time (`since`), or else now.
+    `filter`: a filter of messages ("": all).  `preview_bytes`: the number of bytes of each message's data that are
+    shown.  The tail begins after the positions `after`, else at the time `since`, else now.
     """
 
     filter: str = ""
@@ -46,7 +47,7 @@ class TailOptions:
 
 @dataclass(frozen=True, slots=True)
 class NewMessages:
-    """Messages with the ids of their events; so many before them were left out (`skipped`), up to `skipped_id`."""
+    """Messages with the ids of their events; before them, `skipped` messages up to `skipped_id` were left out."""
 
     messages: Sequence[tuple[str, MatchedMessage]] = ()
     skipped: int = 0
@@ -54,12 +55,12 @@ class NewMessages:
 
 
 class TailService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Follows topics.  It changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, *, clock: DatabaseClock, tasks: Tasks, turns: ResourceTurns, tails: Tails
     ) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent reads of the log by `turns`, which all expensive reads share."""
         self._database = database
         self._clock = clock
         self._tasks = tasks
@@ -69,11 +70,10 @@ class TailService:
 
     @asynccontextmanager
     async def tail(self, topic_name: str, options: TailOptions) -> AsyncIterator[AsyncIterator[NewMessages]]:
-        """What is published from the beginning of the options on.
+        """Opens a tail that yields new messages, or an empty value at least every WAIT_SECONDS.
 
-        Something comes at least every WAIT_SECONDS, be it empty.  It ends when the broker stops.  Raises
-        InvalidArgument (the filter; positions of another topic), NotFound (also when the topic is deleted
-        meanwhile), ResourceExhausted (too many tails), Unavailable.
+        The tail ends when the broker stops.  Raises InvalidArgument (the filter; positions of another topic),
+        NotFound (also when the topic is deleted meanwhile), ResourceExhausted (too many tails), Unavailable.
         """
         paths = compiled(options.filter)
         topic = await self._topic(topic_name)
@@ -105,7 +105,7 @@ class TailService:
             self._close(shared)
 
     def _close(self, shared: SharedTail) -> None:
-        """Reads nothing more for it, and lets others open a tail in its place."""
+        """Ends the reading of a tail, and lets others open a new one in its place."""
         if self._shared.get(shared.key) is shared:
             del self._shared[shared.key]
             self._tails.close(shared.tail)
@@ -119,7 +119,7 @@ class TailService:
                 shared.positions |= await read_shard_ends(connection, shard_ids=topic.shard_ids)
             shared.begun.set()
             await self._read_on(shared, topic, paths, preview_bytes)
-        except Exception as caught:  # each reader raises it, and says what failed
+        except Exception as caught:  # each reader raises it
             error = caught
         finally:
             self._close(shared)
@@ -152,7 +152,7 @@ class TailService:
         *,
         max_behind: int | None = None,
     ) -> tuple[Reading, bool]:
-        """The next messages of a shard, and whether there are more."""
+        """Reads the next messages of a shard.  Returns whether there are more."""
         async with self._turns.of(project, is_short=True), self._database.hot() as connection:
             ends = await read_shard_ends(connection, shard_ids=[after.shard_id])
             end = ends.get(after.shard_id, after)  # the topic may be deleted
@@ -165,14 +165,16 @@ class TailService:
                 body_path=paths.body_path,
                 preview_bytes=preview_bytes,
             )
-        if read == after:  # nothing was published behind it: what the end counts was before
+        if read == after:  # no message follows it
             return Reading(end if end.seq > after.seq else after), False
         return Reading(read, messages), read.seq < end.seq
 
     # --- one reader -------------------------------------------------------------------------------------------
 
     async def _begin(self, topic: Topic, options: TailOptions) -> tuple[int, dict[int, LogPosition]]:
-        """How many messages are retained no more that a reader has not had, and where it begins in each shard."""
+        """Returns how many messages a reader has missed that are no longer retained, and where it begins in each
+        shard.
+        """
         async with self._database.hot() as connection:
             ends = await read_shard_ends(connection, shard_ids=topic.shard_ids)
         if len(ends) < len(topic.shard_ids):
@@ -200,7 +202,7 @@ class TailService:
                 before = end.seq if oldest is None else oldest - 1
                 skipped += max(before - after.seq, 0)
                 after = LogPosition(shard_id, since, max(before, after.seq))
-            # A position beyond the end is of this database before a backup was restored.
+            # A position beyond the end is from before a backup was restored.
             positions[shard_id] = min(after, end, key=lambda each: each.seq)
         return skipped, positions
 
@@ -238,7 +240,9 @@ class TailService:
         options: TailOptions,
         positions: dict[int, LogPosition],
     ) -> AsyncGenerator[NewMessages, None]:
-        """What the reader is behind the shared tail; at the end it has joined that."""
+        """Yields the messages between a reader's positions and the shared tail, and ends when the reader has joined
+        that.
+        """
         while not (shared.has_ended or shared.join(reader, positions)):
             before = dict(positions)
             for shard_id in sorted(positions):
@@ -259,7 +263,9 @@ class TailService:
 
 
 def _taken(reading: Reading, positions: dict[int, LogPosition]) -> NewMessages | None:
-    """What is new of a reading for a reader, who stands behind it then; None: nothing is."""
+    """Returns the messages of a reading that are new to a reader, and moves its positions; None if
+    there are none.
+    """
     shard_id, before = reading.position.shard_id, positions[reading.position.shard_id]
     if reading.position.seq <= before.seq:
         return None

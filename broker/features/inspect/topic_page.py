@@ -1,4 +1,4 @@
-"""Pages of the messages that a topic retains, from all of its shards in one order (F3)."""
+"""Pages of the messages that a topic retains, merged from all of its shards (F3)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,19 @@ ORDERS: tuple[Order, ...] = ("newest", "oldest")
 
 MAX_CONTAINS = 1_000  # characters
 
-_STEP = timedelta(microseconds=1)  # the finest that publish times have
+_STEP = timedelta(microseconds=1)  # the resolution of publish times
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """At most `size` messages that a filter matches, of an ordering key (None: of any), published from `since` on
-    and before `until` (None: no bound), behind a position (None: from the first on), whose data has `contains` (as
-    UTF-8).  `preview_bytes`: how much of the data of each is shown.
+    """Options of a page of a topic's messages.
+
+    `size`: the maximum number of messages.  `filter`: a filter of messages ("": all).  `ordering_key`: the key that
+    messages must have (None: any).  `since`, `until`: messages are published at the first time or later, and before
+    the second (None: no bound).  `start`: the position after which the page begins (None: the first message).
+    `contains`: a text that the data must contain, as UTF-8.  `preview_bytes`: the number of bytes of each message's
+    data that are shown.
     """
 
     size: int
@@ -37,11 +41,11 @@ class TopicPage:
     preview_bytes: int = WHOLE
 
     def rank(self, message: "MatchedMessage | LogPosition") -> tuple[datetime, int, int]:
-        """Which of two comes first: by time, then by shard, then by place; `newest` has it the other way round."""
+        """Returns the sort key of messages: time, shard, sequence.  The order `newest` sorts by it in reverse."""
         return message.publish_time, message.shard_id, message.seq
 
     def begin(self, shard_id: int, *, retained_since: datetime) -> LogPosition:
-        """Behind which place a shard is to be read on."""
+        """Returns the position after which a shard is read for this page."""
         start = self.start
         if self.order == "newest":
             if start is None:
@@ -61,7 +65,7 @@ class TopicPage:
 
 
 def _earlier(moment: datetime) -> datetime:
-    """By a step, where time has one more."""
+    """Returns the moment one step earlier, or the same if there is none."""
     return moment - _STEP if moment > _FIRST else moment
 
 
@@ -71,7 +75,7 @@ def _later(moment: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class ShardScan:
-    """What was found of a shard; `rest`: what it was read to, None if there is no more."""
+    """The messages that were found in a shard; `rest`: how far it was read (None: to its end)."""
 
     found: Sequence[MatchedMessage]
     scanned: int
@@ -80,7 +84,7 @@ class ShardScan:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a list has got: to messages of a time, and past about `searched` of about `total` messages."""
+    """The progress of a list: the time that it has reached, and about `searched` of about `total` messages read."""
 
     time: datetime
     searched: int
@@ -89,7 +93,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TopicMessages:
-    """A page, among so many messages (`scanned`); `rest`: where to go on, if anywhere."""
+    """A page of a topic's messages.
+
+    `scanned`: the number of messages that were read for it.  `rest`: the position after which the next page begins
+    (None: there is no more).
+    """
 
     found: Sequence[MatchedMessage]
     scanned: int
@@ -98,7 +106,10 @@ class TopicMessages:
 
 
 def merged(page: TopicPage, scans: Iterable[ShardScan]) -> TopicMessages:
-    """Of all shards, as far as each was read: what a shard has behind that may come before what another has."""
+    """Merges what was found in all shards, up to the first position at which a shard was not read further.
+
+    What other shards have after that position may follow messages that have yet to be read.
+    """
     scans = list(scans)
     newest = page.order == "newest"
     ends = sorted((scan.rest for scan in scans if scan.rest is not None), key=page.rank, reverse=newest)
@@ -133,7 +144,9 @@ def parse_topic_page(
     contains: str,
     preview_bytes: int = WHOLE,
 ) -> TopicPage:
-    """Raises InvalidArgument for another order, a negative size, a token that is not of a LogPosition, an empty
+    """Returns the options of a page.
+
+    Raises InvalidArgument for an unknown order, a negative size, a token that is not that of a position, an empty
     span of time, a key that no message can have, or a text that is too long to be searched for.
     """
     page = parse_log_page(size, token)

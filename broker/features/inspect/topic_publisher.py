@@ -1,4 +1,4 @@
-"""What publishes on a topic without a caller: schedules, dead-letter policies, operations and events."""
+"""Publishers of a topic that are part of the broker: schedules, dead-letter policies, operations and events."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,10 +15,11 @@ class PublisherState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPublisher:
-    """`name`: of the schedule, the subscription, the operation, or the settings of a project.
+    """A publisher; `name` is that of its schedule, subscription or operation, or of the settings of a project.
 
-    `created_by` is the principal that made or started it, "" where that is not recorded.  `service_agent` is who
-    needs the permission to publish, "" for the topic's own project, which needs none.  `reason`: why it is denied.
+    `created_by`: the principal that made or started it ("": not recorded).  `service_agent`: the principal that
+    needs the permission to publish ("": the project is that of the topic, and needs none).  `reason`: why it is
+    denied.
     """
 
     name: str

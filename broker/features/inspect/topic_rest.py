@@ -1,4 +1,4 @@
-"""The retained messages of a topic, an extension."""
+"""REST handler that lists the messages that a topic retains, an extension."""
 
 from collections.abc import Mapping
 from dataclasses import astuple
@@ -28,7 +28,7 @@ _NAMES = {"startTime": "start_time", "endTime": "end_time", "orderingKey": "orde
 
 
 def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
-    """Raises InvalidArgument."""
+    """Decodes the query parameters of a page.  Raises InvalidArgument."""
     given = {name: query.get(name, query.get(other, "")) for name, other in _NAMES.items()}
     times = {name: parse_timestamp(given[name], name) for name in ("startTime", "endTime") if given[name]}
     return parse_topic_page(
@@ -44,7 +44,7 @@ def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
 
 
 def topic_messages_json(page: TopicMessages) -> dict[str, Any]:
-    """A page; the counts of all pages add up."""
+    """Returns the JSON of a page.  Its `scannedMessageCount` is that of this page alone: callers add up pages."""
     body: dict[str, Any] = {
         "messages": [listed_message(m) for m in page.found],
         "scannedMessageCount": page.scanned,

@@ -1,4 +1,4 @@
-"""The messages that a topic retains (F3)."""
+"""Lists the messages that a topic retains (F3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +17,14 @@ _SCAN_NEWEST = statements.hot("scan_newest")
 _SCAN_OLDEST = statements.hot("scan_oldest")
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
-MAX_SCANNED = 10_000  # messages that one call looks at, in all shards
+MAX_SCANNED = 10_000  # messages that one call reads, in all shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`filter_path`: None matches everything.  Nothing from before `retained_since` is shown.  `searches`: not all
-    messages of the topic are listed, so that a page says how far it has got.
+    """Parameters of a list.
+
+    `filter_path`: None matches all messages.  Messages from before `retained_since` are not listed.
     """
 
     shard_ids: Sequence[int]
@@ -35,11 +36,14 @@ class Asked:
 
     @property
     def searches(self) -> bool:
+        """Returns whether the page selects among the messages of the topic, so that it reports its progress."""
         return bool(self.page.filter or self.page.ordering_key or self.page.contains)
 
 
 async def list_topic_messages(connection: HotConnection, asked: Asked) -> TopicMessages:
-    """A page, of all shards together: each is read as far as its part of MAX_SCANNED goes, in one round trip."""
+    """Returns a page merged from all shards, each of which is read up to its part of MAX_SCANNED, in one round
+    trip.
+    """
     begins = [asked.page.begin(shard_id, retained_since=asked.retained_since) for shard_id in asked.shard_ids]
     part = max(most_compared(MAX_SCANNED, asked.body_path) // len(begins), 1)
     answers = await connection.run(*[_scan(asked, begin, part, len(begins)) for begin in begins])
@@ -49,7 +53,9 @@ async def list_topic_messages(connection: HotConnection, asked: Asked) -> TopicM
 
 
 async def _progress(connection: HotConnection, asked: Asked, rest: LogPosition | None) -> Progress:
-    """How far all pages up to this one have searched, by the sequences at both ends and at the place between."""
+    """Estimates how far all pages up to this one have searched, from the sequences at both ends and
+    at this place.
+    """
     page = asked.page
     since = max(asked.retained_since, page.since or asked.retained_since)
     until = _END_OF_TIME if page.until is None else page.until

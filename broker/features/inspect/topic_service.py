@@ -1,4 +1,4 @@
-"""The messages that a topic retains (F3); an extension."""
+"""Lists the messages that a topic retains (F3); an extension."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import astuple
@@ -22,12 +22,12 @@ HungUp = Callable[[], Awaitable[None]]
 
 
 class TopicMessageService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Lists messages of topics.  It changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
     ) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent lists by `turns`, which all expensive reads share."""
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock
@@ -36,10 +36,10 @@ class TopicMessageService:
     async def list_messages(
         self, topic_name: str, page: TopicPage, *, hung_up: HungUp | None = None
     ) -> TopicMessages:
-        """A page of what the topic retains, for itself or for any subscription.
+        """Returns a page of the messages that a topic retains, for itself or for any subscription.
 
-        One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
-        filter; a page token of another topic), NotFound, Unavailable (too many such calls).
+        A call that still waits for its turn when its caller disconnects (`hung_up()` completes) is dropped.  Raises
+        InvalidArgument (the filter; a page token of another topic), NotFound, Unavailable (too many such calls).
         """
         paths = compiled(page.filter)
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):

@@ -16,8 +16,9 @@ from broker.core.log.copied_messages import read_ends
 from broker.core.log.copying import progress_json
 from broker.core.log.log_walk import LogWalk
 from broker.core.resources.subscription_service import attached_subscription
-from broker.core.resources.topic_loss import begin_topic_loss, measure_topic
+from broker.core.resources.topic_loss import TopicLoss, begin_topic_loss, measure_topic
 from broker.core.resources.topic_service import topic_not_found
+from broker.db.driver.database import ResourceConnection
 from broker.features.operations.operation import Operation, Origin, check_rate
 from broker.features.operations.service import OperationService
 from broker.features.purge.purging import PurgeOptions
@@ -62,12 +63,14 @@ class PurgeService:
                 if topic is None:
                     raise topic_not_found(name)
                 loss = await begin_topic_loss(connection, topic, safeguards, now=self._clock.now())
+                measured = None
+                if loss is not None and safeguards.validate_only:  # before the shards are closed: publishes go on
+                    measured = await _measure(connection, loss)
                 names, lost = await topic_logs.replace_logs(connection, topic=topic, now=self._clock.now())
                 if loss is not None:
-                    longest = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
-                    retention = max(longest or timedelta(0), topic.message_retention or timedelta(0))
-                    more = {"deadLetters": sum(lost.values())}
-                    safeguards.settle(await measure_topic(connection, loss, retention=retention, more=more))
+                    measured = measured or await _measure(connection, loss)
+                    losses = {**measured.losses, "deadLetters": sum(lost.values())}
+                    safeguards.settle(replace(measured, losses=losses))
         except Undone as undone:
             return undone.preview
         self._counts[PURGES["topic"]] += 1
@@ -139,3 +142,11 @@ class PurgeService:
             counts.update(found.outcomes.values())
             progress = progress_json(after.shard_id, found.rest)
         return counts, False
+
+
+async def _measure(connection: ResourceConnection, loss: TopicLoss) -> Preview:
+    """Counts the messages that a purge of a topic takes from the topic itself or from any of its subscriptions."""
+    topic = loss.topic
+    longest = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
+    retention = max(longest or timedelta(0), topic.message_retention or timedelta(0))
+    return await measure_topic(connection, loss, retention=retention)

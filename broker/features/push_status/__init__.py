@@ -1,1 +1,1 @@
-"""The push status of a subscription: recent results, failures, a test push."""
+"""Reports on the pushes of a subscription (endpoint, attempts, failures), sends test pushes, and pauses pushes."""

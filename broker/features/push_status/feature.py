@@ -1,4 +1,4 @@
-"""Registers reading how pushes do, testing them, and pausing them."""
+"""Registers the reports on pushes, test pushes, and pausing of pushes."""
 
 from broker.core.context.core import Core
 from broker.core.pushing.push_history_rows import delete_old_push_attempts

@@ -1,4 +1,4 @@
-"""Push status, push failures and pausing pushes; extensions."""
+"""REST handlers of push status, attempts, failures, test pushes and pausing; extensions."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -83,12 +83,12 @@ _test_push = msgspec.json.Decoder(TestPushRequest)
 
 
 def decode_test_push(body: bytes) -> NewMessage:
-    """The message to send; one of our own if there is none.  Raises InvalidArgument."""
+    """Returns the message to send, which is a standard one if the request has none.  Raises InvalidArgument."""
     return decode_request(_test_push, body).message or _TEST
 
 
 def push_test_json(test: PushTest) -> dict[str, Any]:
-    """Without `status` if the endpoint did not answer."""
+    """Returns the JSON of a test.  It has no `status` if the endpoint did not answer."""
     status = {} if test.status is None else {"status": test.status}
     return {
         "delivered": test.delivered,
@@ -100,14 +100,15 @@ def push_test_json(test: PushTest) -> dict[str, Any]:
 
 
 def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:
-    """Raises InvalidArgument."""
+    """Decodes the query parameters of a page.  Raises InvalidArgument."""
     message_id = query.get("messageId", query.get("message_id", ""))
     return parse_push_failure_page(*decode_page_parameters(query), message_id)
 
 
 def push_status_json(subscription: Subscription, state: PushState | None, now: datetime) -> dict[str, Any]:
-    """Everything that is known about a push subscription's endpoint as of now, zeros included; of another
-    subscription just how it is delivered.
+    """Returns the JSON of the push state of a subscription at the time `now`, including zero counts.
+
+    A subscription without push only has its `state`.
     """
     if not subscription.is_push:
         other = "EXPORT" if subscription.export else "PULL"
@@ -135,7 +136,7 @@ def push_status_json(subscription: Subscription, state: PushState | None, now: d
 
 
 def endpoint_failure_json(state: PushState) -> dict[str, Any]:
-    """Why an endpoint that fails holds its messages, alike wherever it is shown."""
+    """Returns the JSON that explains why a failing endpoint holds its messages; all reports share it."""
     return {
         "deliveryState": LagState.ENDPOINT_FAILING,
         "verdict": describe_failing_endpoint(state),
@@ -155,7 +156,9 @@ def push_attempts_json(attempts: PushAttempts) -> dict[str, Any]:
 
 
 def breaker_change_json(change: BreakerChange) -> dict[str, Any]:
-    """Without `status` and `reason` if no request had failed since the last success."""
+    """Returns the JSON of a change.  It has no `status` and `reason` if no request failed since the
+    last success.
+    """
     return {
         "changeTime": format_timestamp(change.changed_at),
         "state": change.state.upper(),
@@ -167,7 +170,7 @@ def breaker_change_json(change: BreakerChange) -> dict[str, Any]:
 
 
 def push_failure_json(failure: PushFailure) -> dict[str, Any]:
-    """Without `status` if the endpoint did not answer."""
+    """Returns the JSON of a failure.  It has no `status` if the endpoint did not answer."""
     body: dict[str, Any] = {
         "failTime": format_timestamp(failure.failed_at),
         "messageId": failure.message_id,

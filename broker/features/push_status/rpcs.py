@@ -1,4 +1,4 @@
-"""The rows of calls: how pushes do, and pausing them."""
+"""Rows of the calls that report on pushes and pause them."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Pushing: how it goes, and what failed; extensions (A8, C6)."""
+"""Reads the state and history of pushes, and sends test pushes; extensions (A8, C6)."""
 
 import json
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from broker.model.subscription import Subscription
 
 
 class Tester(Protocol):
-    """Who sends a message to see what an endpoint answers."""
+    """Sends a test message to an endpoint."""
 
     async def test(self, subscription: Subscription, message: StoredMessage) -> PushTest:
-        """Raises FailedPrecondition, ResourceExhausted."""
+        """Sends the message and returns the answer.  Raises FailedPrecondition, ResourceExhausted."""
 
 
 class PushService:
-    """What an operator of push subscriptions sees and does."""
+    """Serves the operator's view of push subscriptions."""
 
     def __init__(self, database: Database, clock: DatabaseClock, tester: Tester) -> None:
         self._tester = tester
@@ -38,7 +38,9 @@ class PushService:
         self._clock = clock
 
     async def get_push_status(self, name: str) -> tuple[Subscription, PushState | None, datetime]:
-        """A subscription, what is known of its endpoint (None: nothing yet), and as of when.  Raises NotFound."""
+        """Returns a subscription, the state of its endpoint (None: there is none yet), and the time.  Raises
+        NotFound.
+        """
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, name)
             state = await push_states.read_push_state(connection, subscription_id=subscription.subscription_id)
@@ -46,7 +48,7 @@ class PushService:
         return subscription, state and state.as_of(now), now
 
     async def list_push_failures(self, name: str, page: PushFailurePage) -> tuple[Sequence[PushFailure], str]:
-        """A page of the last failed attempts, newest first, and the token of the next page.  Raises NotFound."""
+        """Returns a page of failed attempts, newest first, and the token of the next page.  Raises NotFound."""
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, name)
             found = await push_failures.list_push_failures(
@@ -55,9 +57,8 @@ class PushService:
         return cut_page(found, page.size, lambda failure: failure.failure_id)
 
     async def list_push_attempts(self, name: str, page: PushAttemptPage) -> tuple[Sequence[PushAttempts], str]:
-        """Returns a page of counts by minute and status, newest first, and the token of the next one.
-
-        Raises NotFound.
+        """Returns a page of counts by minute and status, newest first, and the token of the next page.  Raises
+        NotFound.
         """
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, name)
@@ -72,10 +73,10 @@ class PushService:
             return await push_history.list_breaker_changes(connection, subscription_id=subscription.subscription_id)
 
     async def test_push(self, name: str, message: NewMessage) -> PushTest:
-        """Send a message to the endpoint, also while it is paused; the log and the deliveries do not know of it.
+        """Sends a message to the endpoint, even if pushes are paused.  The message is not stored or tracked.
 
-        Raises NotFound, FailedPrecondition (nothing is pushed), InvalidArgument (no message can be so),
-        ResourceExhausted (one is being sent).
+        Raises NotFound, FailedPrecondition (not a push subscription), InvalidArgument (a message that could not be
+        published), ResourceExhausted (another test is running).
         """
         check_messages([message])
         async with self._database.transaction() as connection:

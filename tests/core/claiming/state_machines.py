@@ -8,21 +8,27 @@ from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 
-from broker.core.log.partitions import make_partitions_ahead
+from broker.core.log.partitions import AHEAD, make_partitions_ahead
 from broker.db.driver.database import Database
 
 Machine = TypeVar("Machine")
 
+HOURS = timedelta(hours=3)
+
 
 @contextmanager
 def on_database(machine: type[Machine], database_url: str) -> Iterator[type[Machine]]:
-    """The machine with a `runner` for coroutines and an open `database` that takes messages of the next hours."""
+    """Yields the machine with a `runner` for coroutines and an open `database`.
+
+    The database takes messages for HOURS: a machine that runs for long publishes at the present time.
+    """
 
     async def opened() -> Database:
         database = Database(database_url, pool_size=2)
+        now = await database.now()
         async with database.connection() as connection:
-            for hours in range(3):
-                await make_partitions_ahead(connection, now=await database.now() + timedelta(hours=hours))
+            for number in range(HOURS // AHEAD):
+                await make_partitions_ahead(connection, now=now + number * AHEAD)
         return database
 
     with asyncio.Runner() as runner:

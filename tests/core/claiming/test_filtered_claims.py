@@ -1,7 +1,7 @@
 """Claims of a subscription with a filter (A3)."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,13 +21,14 @@ from tests.fixtures.push_log import PushLog
 PROD = to_jsonpath(parse_filter('attributes.env = "prod"'))
 
 
-async def publish(log: Log, *envs: str) -> None:
+async def publish(log: Log, *envs: str, now: datetime | None = None) -> None:
     """A message for each; its data is its number and its environment."""
     messages = [
         NewMessage(data=f"{number}{env}".encode(), attributes={"env": env}) for number, env in enumerate(envs)
     ]
     async with log.session() as session:
-        await append_messages(session, shard_id=log.shard_id, requests=[encode_messages(messages)], now=log.start)
+        batch = encode_messages(messages)
+        await append_messages(session, shard_id=log.shard_id, requests=[batch], now=now or log.start)
 
 
 async def next_seq(log: Log) -> int:
@@ -134,6 +135,19 @@ async def test_what_waits_for_its_key_expires_only_if_its_body_matched(log: Log)
         of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
         attribution = [await read_settlement(session, seq=seq, **of) for seq in (2, 3)]
     assert [entry and entry.event for entry in attribution] == [None, Event.EXPIRED]
+
+
+async def test_what_expired_of_a_row_is_recorded_although_the_rest_of_the_row_is_retained(log: Log) -> None:
+    await publish(log, "prod", "test")
+    await publish(log, "prod", "test", now=log.start + 10 * SECOND)
+    assert len(await log.pull_texts(now=log.start + 10 * SECOND)) == 4
+    due = {"now": log.start + 21 * SECOND, "retention": 15 * SECOND}
+    assert await log.pull_texts(**due, filter_path=PROD) == ["0prod"]
+    async with log.session() as session:
+        of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
+        settlements = [await read_settlement(session, seq=seq, **of) for seq in range(1, 5)]
+    events = [entry and entry.event for entry in settlements]
+    assert events == [Event.EXPIRED, Event.EXPIRED, None, None], "the filter leaves the last one out"
 
 
 async def test_a_scan_ends_when_it_has_read_as_many_bytes_as_it_may(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.core.backlog.seeking import backlog_loss
+from broker.core.backlog.seeking import backlog_loss, previews
 from broker.core.backlog.seeking.previews import Effort
 from tests.fixtures.broker import Rest, message
 
@@ -141,6 +141,18 @@ async def test_what_is_gone_from_a_batch_is_not_counted(rest: Rest, filter_text:
     assert (preview["count"], "estimated" in preview) == (3, False)
     assert preview["losses"]["bytes"] == 3 * (1 + len('{"a": "b"}'))
     assert (await destroy(rest, f"POST {rest.subscription()}:purge", expectedCount=3)).status_code == 200
+
+
+@pytest.mark.own_broker
+@pytest.mark.parametrize("piece", [1, 2, 3])
+async def test_messages_are_compared_piece_by_piece(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(previews, "_PIECE", piece)
+    await rest.create_topic()
+    await rest.create_subscription(filter="attributes:a")
+    await rest.publish(*[message("text", attributes={"a" if number % 2 else "b": ""}) for number in range(8)])
+    assert (await preview_of(rest, f"DELETE {rest.subscription()}", expectedCount=4))["count"] == 4
 
 
 @pytest.mark.own_broker

@@ -162,6 +162,34 @@ async def test_nobody_publishes_between_the_count_and_the_end_of_a_subscription(
     assert len(await rest.drain("bystander")) == 2
 
 
+# A preview and the table that it reads after it has counted the messages of the log.
+PREVIEWED = [
+    ("DELETE", "subscription", "dead_letters"),
+    ("detach", "subscription", "dead_letters"),
+    ("DELETE", "topic", "scheduled_messages"),
+    ("purge", "topic", "scheduled_messages"),
+]
+
+
+@pytest.mark.own_broker
+@pytest.mark.parametrize(("verb", "resource", "table"), PREVIEWED, ids=lambda each: each)
+async def test_a_preview_keeps_nobody_from_publishing(
+    rest: Rest, database: Database, verb: str, resource: str, table: str
+) -> None:
+    await rest.ok("PUT", rest.topic(), {"messageRetentionDuration": "600s"})
+    await rest.create_subscription()
+    await rest.publish("counted")
+    name = rest.topic() if resource == "topic" else rest.subscription()
+    call = f"DELETE {name}" if verb == "DELETE" else f"POST {name}:{verb}"
+    async with open_transaction(database) as session:
+        await execute(session, f"LOCK TABLE {table}")
+        previewing = asyncio.create_task(preview_of(rest, call, expectedCount=1))
+        await until_waiting(database)
+        await rest.publish("meanwhile")
+        assert not previewing.done()
+    assert (await previewing)["count"] == 1
+
+
 @pytest.mark.own_broker(allow_reset=True)
 async def test_a_preview_leaves_each_table_as_it_was(rest: Rest, database: Database) -> None:
     await rest.ok("PUT", rest.topic(), {"messageRetentionDuration": "600s", "extensions": {"delay": True}})

@@ -82,6 +82,16 @@ async def test_counts_are_few_whatever_an_endpoint_answers_and_are_kept_for_a_da
     assert await _attempts(log) == []
 
 
+async def test_successes_are_never_counted_with_failures(log: Log) -> None:
+    own = log.subscription.subscription_id
+    history = PushHistory(log.database)
+    for status in [*range(400, 420), 200]:
+        _attempt(history, own, str(status))
+    await history.flush()
+    assert [(each.status, each.requests) for each in await _attempts(log, outcome="DELIVERED")] == [("200", 1)]
+    assert {each.status for each in await _attempts(log, outcome="FAILED")} >= {"400", "other"}
+
+
 async def test_what_the_database_does_not_take_is_written_later(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     own = log.subscription.subscription_id
     history = PushHistory(log.database)

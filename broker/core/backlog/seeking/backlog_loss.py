@@ -25,9 +25,10 @@ async def measure_backlog(
 ) -> Preview:
     """Counts what a subscription has that is not acknowledged: what a purge of all of it would drop.
 
-    The caller has locked the subscription.  This locks its cursors and attempts, and where `safeguards` limit the
-    action the heads of its shards, so that what is counted is what the transaction removes.  Raises Aborted
-    (messages came after `asOf`).
+    The caller has locked the subscription.  This locks its cursors and attempts.  If `safeguards` limit an action
+    that is to be made, it locks the heads of its shards too, so that what is counted is what the transaction
+    removes; a preview removes nothing, and so keeps nobody from publishing.  Raises Aborted (messages came after
+    `asOf`).
     """
     await lock_cursors_of(connection, subscription.subscription_id)
     shards = [
@@ -44,7 +45,7 @@ async def measure_backlog(
         for shard_id in sorted(subscription.shard_ids)
     ]
     held = [(shard, await read_holding(connection, shard)) for shard in shards]
-    if safeguards.is_limited:
+    if safeguards.is_limited and not safeguards.validate_only:
         await lock_heads(connection, shard_ids=[shard.shard_id for shard in shards])
     found = []
     for shard, holding in held:

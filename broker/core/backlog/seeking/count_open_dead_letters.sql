@@ -1,4 +1,4 @@
--- How many dead letters of a subscription nobody has dealt with; `most` at the most.
+-- Counts the unresolved dead letters of a subscription, up to `most`.
 SELECT count(*)
 FROM (
     SELECT 1 AS one

@@ -1,6 +1,6 @@
--- How many messages of a shard stand between two positions, and are retained and have not expired; by their batches, so
--- that no message is read.  Of a batch that is cut the size is taken in proportion.  It looks at `most` batches at the
--- most, and says at how many.
+-- Counts the messages of a shard between two positions that are retained and have not expired, from the figures of
+-- their batches: no message is read.  The size of a batch that is only partly counted is reduced in proportion.
+-- Reads at most `most` batches, and returns how many.
 SELECT coalesce(sum(b.held), 0)::int8, coalesce(sum(b.size * b.held / b.count), 0)::int8, max(b.publish_time), count(*)
 FROM (
     (

@@ -14,7 +14,7 @@ from broker.core.backlog.seeking.cursors import ShardSeek, lock, position_at
 from broker.core.backlog.seeking.preview import MAX_PREVIEWED, Amount, Preview
 from broker.core.filtering.comparing import most_compared
 from broker.db.driver import statements
-from broker.db.driver.database import ResourceConnection
+from broker.db.driver.database import ResourceConnection, driver_of
 from broker.model.preview import MAX_COMPARED, MAX_EXACT
 from broker.model.sequences import bounds_of, from_multirange, to_multirange
 
@@ -23,6 +23,7 @@ _MEASURE_BATCHES = statements.load("measure_batches")
 _MEASURE_MESSAGES = statements.load("measure_messages")
 _FIRST_SEQUENCE = statements.load("read_first_sequence")
 
+_PIECE = 1_000  # messages that are read and compared at a time: a few milliseconds
 _EVER = datetime.min.replace(tzinfo=UTC)
 _Position = tuple[datetime, int]
 _Run = tuple[datetime, datetime, str, str | None]  # publish times, sequences, and their key if that is known
@@ -128,11 +129,9 @@ async def compare(
     if region[0] < region[1]:
         runs.append((first[0], last[0], f"{{[{first[1]},{last[1]})}}", None))
     counting = _Counting(seek, before, after, time, region)
-    rows = await _measure(connection, seek, runs, most)
-    for row in rows:
-        counting.add(*row)
+    count = await _measure(connection, seek, runs, most, counting)
     gone = await _gone(connection, seek, before, after, time)
-    is_estimated = len(rows) >= most
+    is_estimated = count >= most
     if is_estimated:
         counting.estimate()
     if batches is not None:
@@ -183,8 +182,12 @@ async def _measure_batches(
 
 
 async def _measure(
-    connection: ResourceConnection, seek: ShardSeek, runs: Sequence[_Run], most: int
-) -> Sequence[Any]:
+    connection: ResourceConnection, seek: ShardSeek, runs: Sequence[_Run], most: int, counting: "_Counting"
+) -> int:
+    """Reads at most `most` messages of some runs, and adds them to the counts.  Returns how many it has read.
+
+    Reads them piece by piece, so that the event loop serves other calls in between.
+    """
     asked = {
         "shard_id": seek.shard_id,
         "first_publish_times": [run[0] for run in runs],
@@ -195,7 +198,17 @@ async def _measure(
         "body_path": seek.body_path,
         "max_scanned": most,
     }
-    return (await connection.exec_driver_sql(_MEASURE_MESSAGES, asked)).all()
+    if not runs:
+        return 0
+    count, is_all = 0, False
+    async with (await driver_of(connection)).cursor("measured_messages") as cursor:
+        await cursor.execute(_MEASURE_MESSAGES, asked)
+        while not is_all:
+            rows = await cursor.fetchmany(_PIECE)
+            for row in rows:
+                counting.add(*row)
+            count, is_all = count + len(rows), len(rows) < _PIECE
+    return count
 
 
 async def _gone(

@@ -19,8 +19,10 @@ from broker.db.driver import statements
 from broker.db.driver.hot_connection import Bound
 from broker.model.dead_letter import EXPIRED
 from broker.model.delivery import MAX_MESSAGES_PER_ATTEMPT
+from broker.model.due_attempt import DueAttempt
 from broker.model.journal import BUCKET, TIME_TO_LIVE, Event, Row, ranges_of, rows_of
 from broker.model.message_range import MessageRange, count_of, multirange
+from broker.model.timestamps import END_OF_TIME
 
 _MAX_MESSAGES = 10_000  # of a key; beyond that nothing is recorded
 
@@ -95,28 +97,31 @@ def record_old_redeliveries(request: ClaimRequest, states: Iterable[TargetState]
     if not rows:
         return []
     gone = {
-        **request.where([row.subscription_id for row in rows]),
+        **request.where([row.subscription_id for row, _, _ in rows]),
         "now": at,
-        "buckets": [row.bucket for row in rows],
-        "attempts": [row.attempt for row in rows],
-        "seqs": [row.seqs for row in rows],
+        "buckets": [row.bucket for row, _, _ in rows],
+        "attempts": [row.attempt for row, _, _ in rows],
+        "seqs": [row.seqs for row, _, _ in rows],
+        "filtered_sinces": [since for _, since, _ in rows],
+        "last_publish_times": [last for _, _, last in rows],
     }
     return [(_INSERT_GONE, gone)]
 
 
-def _old_redeliveries(states: Iterable[TargetState]) -> Iterator[Row]:
+def _old_redeliveries(states: Iterable[TargetState]) -> Iterator[tuple[Row, datetime, datetime]]:
+    """Yields entries of the journal, each with the time from which on not the retention but a filter has left
+    messages out (END_OF_TIME: it has left out none), and the last publish time.
+    """
     for state in states:
-        for row in state.due:
-            if row.gone and _is_old(state, row.last_publish_time):
-                yield from _rows(state, row.attempt_number, row.gone)
-        for run in state.runs:
-            if run.new_attempt_id and run.gone and _is_old(state, run.last_publish_time):
-                yield from _rows(state, run.numbers[0], run.gone)
-
-
-def _is_old(state: TargetState, last_publish_time: datetime) -> bool:
-    """Whether the retention left the messages out, rather than a filter that has changed since their delivery."""
-    return state.target.filter_path is None or last_publish_time < state.target.retained_since
+        since = state.target.retained_since
+        rows: list[tuple[int, DueAttempt | OrderedRun]] = [(row.attempt_number, row) for row in state.due]
+        rows += [(run.numbers[0], run) for run in state.runs if run.new_attempt_id and run.gone]
+        for attempt, row in rows:
+            if not row.gone or (state.target.filter_path is not None and row.first_publish_time >= since):
+                continue
+            is_all_old = state.target.filter_path is None or row.last_publish_time < since
+            for entry in _rows(state, attempt, row.gone):
+                yield entry, END_OF_TIME if is_all_old else since, row.last_publish_time
 
 
 def _rows(state: TargetState, attempt: int, seqs: Sequence[int]) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Discard: messages of a subscription, and its dead letters, are dropped for good by whoever operates it (G2)."""
+"""Options and results of a discard, which drops messages of a subscription and dead letters for good (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,15 @@ from broker.model.errors import InvalidArgument
 MAX_DISCARDED = 1_000  # messages of one call
 
 
-# The first that holds of any place where a message lies is said of it.
+# The outcome of a message is the first of these that it has in any backlog.
 IN_TURN = (Outcome.WAITING, Outcome.DISCARDED, Outcome.LEFT_ALONE, Outcome.ALREADY_SETTLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardOptions:
-    """As it was asked for: ids, or a choice of the subscription's dead letters, as a redrive's; `start`: where a
-    call before has left off, the shard and the sequence.
+    """Options of a discard: message ids, or a choice of dead letters as for a redrive.
+
+    `start`: the shard and sequence at which the call before ended.
     """
 
     dead_letters: RedriveOptions
@@ -26,7 +27,11 @@ class DiscardOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """By message id.  `left_alone`: subscriptions that have letters still.  `rest`: where the next call goes on."""
+    """The outcomes of a discard by message id.
+
+    `left_alone`: subscriptions that still have some of the dead letters.  `rest`: where the next call continues
+    (None: that was all).
+    """
 
     outcomes: Mapping[str, Outcome]
     left_alone: Sequence[str]
@@ -34,7 +39,7 @@ class Discarded:
 
 
 def check_discard(options: DiscardOptions) -> None:
-    """Raises InvalidArgument: all is meant by nothing but a purge."""
+    """Raises InvalidArgument unless either ids or a choice is given: only a purge drops all messages."""
     dead_letters = options.dead_letters
     chosen = bool(dead_letters.filter or dead_letters.reasons or dead_letters.start_time or dead_letters.end_time)
     if bool(dead_letters.message_ids) == chosen:
@@ -45,5 +50,5 @@ def check_discard(options: DiscardOptions) -> None:
 
 
 def goes_on(outcomes: Mapping[str, Outcome]) -> list[str]:
-    """Those that another try may get at."""
+    """Returns the ids that another step may discard."""
     return [id_ for id_, outcome in outcomes.items() if outcome is Outcome.WAITING]

@@ -1,4 +1,4 @@
--- Dead letters of a subscription by the messages that they were (`source_`), and by themselves.
+-- Returns dead letters of a subscription, found by their source messages (`source_`) or by their own ids.
 -- parameters: subscription_id int8, source_shard_ids int8[], source_seqs int8[], shard_ids int8[],
 --     publish_times timestamptz[], seqs int8[]
 -- columns: shard_id, publish_time, seq, source_shard_id, source_seq, resolution, resolved_at, resolved_by,

@@ -1,4 +1,4 @@
--- The subscriptions that read some shards.
+-- Returns the subscriptions that read some shards.
 -- parameters: shard_ids int8[]
 -- columns: subscription_id, name
 SELECT DISTINCT s.subscription_id, s.name

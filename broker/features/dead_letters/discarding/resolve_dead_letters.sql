@@ -1,5 +1,5 @@
--- What became of these dead letters, by whom, and as which message each came back (0: as none).  As many as are named,
--- or somebody else has edited one.
+-- Records how dead letters were resolved, by whom, and the message that replaced each (0: none).  Returns fewer
+-- rows than dead letters if another transaction has edited one.
 -- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], resolution text, now timestamptz,
 --     resolved_by text, successor_shard int8, successor_seq int8
 -- columns: seq

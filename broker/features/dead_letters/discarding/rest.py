@@ -1,4 +1,4 @@
-"""Discarding dead letters, an extension."""
+"""REST handler that discards messages and dead letters, an extension."""
 
 from collections import Counter
 from typing import Any
@@ -48,7 +48,7 @@ _discard = msgspec.json.Decoder(DiscardRequest)
 
 
 def decode_discard(body: bytes) -> DiscardOptions:
-    """Raises InvalidArgument."""
+    """Decodes the options of a discard.  Raises InvalidArgument."""
     request = decode_request(_discard, body)
     dead_letters = RedriveOptions(
         filter=request.filter,

@@ -1,8 +1,8 @@
-"""Discards messages that a subscription has in its backlog, or among its dead letters (G2).
+"""Discards messages in the backlog of a subscription, or among its dead letters (G2).
 
 The steps are part of a transaction that the caller begins and ends.  It first finds which cursors it needs, and
-locks them at once, in the one order.  Then it reads the messages and dead letters again, so that it sees a dead
-letter that was made, or that came back, in the meantime.
+locks all of them in the order of shards and subscriptions.  Then it reads the messages and dead letters again, so
+that it sees dead letters that were made or redriven in the meantime.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -69,8 +69,9 @@ class Done:
 
 @dataclass(slots=True)
 class _Found:
-    """What was found, by id.  `own`: messages of the subscription.  `dead_letters`: dead letters that an id
-    names.
+    """The messages that were found, by id.
+
+    `own`: messages of the subscription.  `dead_letters`: dead letters that an id names.
     """
 
     own: Mapping[Id, Any]
@@ -102,7 +103,7 @@ class _Found:
 
 @dataclass(slots=True)
 class _Judged:
-    """The messages that are in each backlog, by id, and the outcomes of an id in all of its places."""
+    """The messages that each backlog has, by id, and the outcomes of an id in all backlogs."""
 
     outcomes: dict[Id, set[Outcome]] = field(default_factory=dict)
     held: dict[LockedBacklog, dict[Id, list[Any]]] = field(default_factory=dict)
@@ -133,8 +134,9 @@ async def find_dead_letters(connection: HotConnection, asked: Discard) -> list[A
 async def choose_dead_letters(
     connection: HotConnection, *, chosen: Chosen, shard_id: int, from_seq: int, most: int, now: datetime
 ) -> tuple[list[int], int | None]:
-    """Returns the sequences of the messages in a shard whose dead letters are chosen and can be acted on, and where
-    to go on (None: that was all).
+    """Chooses dead letters of a shard that can be acted on.
+
+    Returns the sequences of their source messages, and the sequence at which to continue (None: at the end).
     """
     found = await read_chosen(connection, chosen, shard_id=shard_id, from_seq=from_seq, now=now, max_scanned=most)
     return [group.seq for group in found.groups if group.is_open], found.next_seq
@@ -155,10 +157,8 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         consumable={*asked.consumable, asked.subscription_id},
         now=asked.now,
     )
-    for (
-        shard_id,
-        backlogs,
-    ) in in_shards.items():  # what may be dead-lettered just now: it is known then whether it was
+    # The rows are locked before the dead letters are read again: the forwarder may be at one of these messages.
+    for shard_id, backlogs in in_shards.items():
         own = [message for message in found.own.values() if message.shard_id == shard_id]
         dead_letters = [each for some in found.dead_letters.values() for each in some if each.shard_id == shard_id]
         for backlog in backlogs:
@@ -167,7 +167,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         await lock_delivery_rows(connection, backlogs, [*own, *dead_letters])
         for backlog in backlogs:
             await backlog.ask_filter(connection, [*own, *dead_letters])
-    seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
+    seen, found = found, await _find(connection, asked)  # after the locks, the changes of others are visible
     if _names(found) != _names(seen):
         raise Aborted("Messages were dead-lettered, or came back, meanwhile; it is tried again.")
     backlogs = list(chain.from_iterable(in_shards.values()))
@@ -260,7 +260,7 @@ def _resolve(
         for dead_letter in found.dead_letters.get(id_, ()):
             if dead_letter.resolution == Resolution.EDITED or Outcome.WAITING in outcomes:
                 continue
-            if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
+            if Outcome.LEFT_ALONE in outcomes:  # another subscription may still act on it
                 continue
             state = dead_letter_state(dead_letter, backlogs, topics, asked.now)
             if not can_be_acted_on([state]):

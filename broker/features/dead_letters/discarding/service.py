@@ -1,4 +1,4 @@
-"""Discarding messages of a subscription, and its dead letters; an extension (G2)."""
+"""Discards messages of a subscription, and dead letters; an extension (G2)."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -42,13 +42,13 @@ from broker.model.timestamps import EVER
 from broker.observability.log import fields_of
 from broker.observability.metrics.families import DISCARDED
 
-_MOST_STEPS = 10  # of a call, for what stands far behind the cursor
+_MOST_STEPS = 10  # steps of a call, for messages that are far ahead of the cursor
 
 CountLater = Callable[[HotConnection], Awaitable[DeadLetterCount]]
 
 
 class DiscardService:
-    """It is done when the call is answered."""
+    """Discards messages before the call is answered, without an operation."""
 
     def __init__(self, core: Core) -> None:
         self._database = core.database
@@ -61,11 +61,11 @@ class DiscardService:
     async def discard(
         self, name: str, options: DiscardOptions, *, by: str = "", may_consume: AskPermission
     ) -> Discarded:
-        """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
+        """Discards messages.  Dead letters stay in subscriptions for which `may_consume` raises PermissionDenied.
 
-        Raises InvalidArgument (nothing is chosen, or what cannot be), NotFound, FailedPrecondition (detached),
-        Aborted (others were at the same messages again and again; there are not as many as were expected); and
-        Undone (what it would do, if that is all that was asked for).
+        Raises InvalidArgument (nothing is chosen, or an invalid choice), NotFound, FailedPrecondition (a detached
+        subscription), Aborted (repeated conflicts with other calls, or an unexpected count), and Undone with the
+        preview, if only that was requested.
         """
         check_redrive(options.dead_letters)
         check_discard(options)
@@ -103,7 +103,7 @@ class DiscardService:
         return Discarded(outcomes=outcomes, left_alone=left_alone, rest=rest)
 
     async def _located(self, ids: Sequence[Id]) -> Sequence[Id]:
-        """By sequences: a message that came later has another id."""
+        """Returns the sequences of messages.  The ids of delayed messages are not made of them."""
         if not any(seq > FIRST_ID_SEQ for _, seq in ids):
             return ids
         async with self._database.hot() as hot:
@@ -128,7 +128,7 @@ class DiscardService:
     async def _first(
         self, subscription: Subscription, options: DiscardOptions, chosen: Chosen
     ) -> tuple[Sequence[Id], tuple[int, int] | None]:
-        """The ids, and where the next call goes on with a choice of more dead letters."""
+        """Returns the ids of this call, and where the next call continues if more dead letters are chosen."""
         dead_letters, now = options.dead_letters, self._clock.now()
         if dead_letters.message_ids:
             return list(dict.fromkeys(parse_message_ids(dead_letters.message_ids))), None
@@ -173,7 +173,7 @@ class DiscardService:
     async def _drop_guarded(
         self, asked: Discard, safeguards: Safeguards, count_later: CountLater
     ) -> tuple[Mapping[str, Outcome], Sequence[str]]:
-        """All in one transaction, which is undone unless the outcome is as expected.
+        """Discards in one transaction, which is rolled back unless the outcome is as expected.
 
         Raises NotAsExpected, FailedPrecondition, Undone.
         """
@@ -217,7 +217,7 @@ class DiscardService:
         safeguards: Safeguards,
         connection: HotConnection,
     ) -> DeadLetterCount:
-        """What is chosen, too, and left to the calls that go on from `rest`."""
+        """Counts the chosen messages that are left to the calls that continue at `rest`."""
         if rest is None:
             return DeadLetterCount(0, 0, is_at_most=False)
         return await count_chosen(

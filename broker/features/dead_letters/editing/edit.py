@@ -1,4 +1,4 @@
-"""A dead letter is mended, and comes back as a new message to the subscription that dead-lettered it (G2)."""
+"""An edit of a dead letter, which returns to its subscription as a new message (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,10 @@ from broker.model.publish_limits import check_messages, named, refuse_nul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterEdit:
-    """Of one letter, by its message's first id or its own.  `data` None: it keeps its data."""
+    """An edit of the dead letter with an id, which is its own or that of its source message.
+
+    `data`: the new data (None: unchanged).
+    """
 
     message_id: str
     set_attributes: Mapping[str, str] = field(default_factory=dict)
@@ -19,14 +22,17 @@ class DeadLetterEdit:
     data: bytes | None = None
 
     def attributes(self, had: Mapping[str, str]) -> dict[str, str]:
-        """What the new message has."""
+        """Returns the attributes of the new message."""
         kept = {name: text for name, text in had.items() if name not in self.remove_attributes}
         return kept | dict(self.set_attributes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """`message_id` is the new one's.  `out_of_order`: its ordering key's other messages are not in line with it."""
+    """The result of an edit; `message_id` is that of the new message.
+
+    `out_of_order`: it has an ordering key, and is not ordered against the other messages of that key.
+    """
 
     message_id: str
     replaces: Sequence[str]

@@ -1,7 +1,7 @@
-"""The private shard of a subscription: a log of messages that it alone gets, beside those of its topic (G2).
+"""The private shard of a subscription: a log of messages that no other subscription receives (G2).
 
-No topic has it: its `topic_id` is the subscription's, negative.  It is closed but while something is appended, so
-the janitor deletes it as any other closed one, once nothing stands in it.
+It belongs to no topic: its `topic_id` is the negated id of the subscription.  It is open only while a message is
+appended, so the janitor deletes it as any other closed shard, once no cursor has messages in it.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ from broker.model.timestamps import whole_milliseconds
 async def find_private_shard(
     connection: ResourceConnection, *, subscription: Subscription, now: datetime
 ) -> tuple[int, bool]:
-    """Of a subscription whose row the caller has locked; made if there is none.  True: it was made."""
+    """Returns the private shard of a subscription whose row the caller has locked, and whether it was created."""
     owner = -subscription.subscription_id
     known = select(func.min(known_shards.c.shard_id)).where(known_shards.c.topic_id == owner)
     found = await connection.scalar(known)

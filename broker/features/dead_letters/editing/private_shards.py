@@ -1,4 +1,4 @@
-"""The private shard of a subscription, for messages that are made for it (G2)."""
+"""Creates the private shard of a subscription, for messages that only this subscription receives (G2)."""
 
 from broker.core.context.wake_ups import WakeUps
 from broker.core.process.database_clock import DatabaseClock
@@ -8,7 +8,8 @@ from broker.features.dead_letters.editing.private_shard_rows import find_private
 
 
 async def private_shard_of(name: str, database: Database, clock: DatabaseClock, wake_ups: WakeUps) -> int:
-    """Known to all processes before anything is in it; kept while the subscription is attached.
+    """Returns the private shard, which all processes know before it has messages.  Detaching the subscription
+    deletes it.
 
     Raises NotFound.
     """

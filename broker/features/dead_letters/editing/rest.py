@@ -1,4 +1,4 @@
-"""Editing dead letters, an extension."""
+"""REST handler that edits dead letters, an extension."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ _edit = msgspec.json.Decoder(EditDeadLetterRequest)
 
 
 def decode_edit(body: bytes) -> DeadLetterEdit:
-    """Raises InvalidArgument."""
+    """Decodes an edit.  Raises InvalidArgument."""
     request = decode_request(_edit, body)
     return DeadLetterEdit(
         message_id=request.message_id,

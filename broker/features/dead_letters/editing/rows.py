@@ -1,4 +1,4 @@
-"""A dead letter is replaced by a new message in a private shard of the subscription that dead-lettered it (G2)."""
+"""Replaces a dead letter by a new message in the private shard of its subscription (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,9 @@ _OPEN_SHARD = statements.hot("open_shard")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """`asked` names one message, or its dead letter; `batch` has the new one; `shard_id` is the private shard."""
+    """A replacement.  `asked` names one message or its dead letter; `batch` has the new message, for the private
+    shard.
+    """
 
     asked: Discard
     batch: EncodedMessages
@@ -39,10 +41,11 @@ class Replacement:
 async def replace_dead_letter(
     connection: HotConnection, wanted: Replacement, attempt_ids: AttemptIds
 ) -> tuple[int | None, Done]:
-    """Within the caller's transaction, which commits all of it: the dead letters go, the new message is there.
+    """Removes the dead letters and publishes the new message, within the caller's transaction.
 
-    Returns its sequence; None: too much stands before a dead letter, the cursors have gone a part of the way.
-    Raises FailedPrecondition (it lies where the caller may not take it from), Aborted, Unavailable.
+    Returns the sequence of the new message, or None if too many messages precede a dead letter: the cursors have
+    then passed some of them.  Raises FailedPrecondition (a subscription that the caller may not consume has the
+    dead letter), Aborted, Unavailable.
     """
     done = await discard(connection, replace(wanted.asked, resolves=False), attempt_ids)
     if done.left_alone:
@@ -69,7 +72,7 @@ async def replace_dead_letter(
 
 
 def editable(dead_letters: Sequence[Any]) -> list[Any]:
-    """The dead letters that were neither discarded nor edited before."""
+    """Returns the dead letters that were neither discarded nor edited."""
     return [
         dead_letter
         for dead_letter in dead_letters
@@ -80,7 +83,7 @@ def editable(dead_letters: Sequence[Any]) -> list[Any]:
 async def _write_down(
     connection: HotConnection, wanted: Replacement, dead_letters: Sequence[Any], successor: tuple[int, int]
 ) -> None:
-    """That these dead letters were edited, and which message they became.  Raises Aborted."""
+    """Records that dead letters were edited, and the message that replaced them.  Raises Aborted."""
     resolves = resolving(connection, dead_letters, Resolution.EDITED, wanted.asked, successor)
     answer = f"{EDITED_INTO}{message_id(*successor)}"
     reported = journal_writes(wanted.asked, dead_letters, Event.WITHDRAWN, answer)

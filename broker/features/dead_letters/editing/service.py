@@ -1,5 +1,5 @@
-"""Mending a dead letter: it comes back as a new message, to the subscription that dead-lettered it; an extension
-(G2).
+"""Edits dead letters, which return as new messages to the subscription that dead-lettered them; an
+extension (G2).
 """
 
 from collections.abc import Sequence
@@ -43,12 +43,12 @@ from broker.model.subscription import Subscription
 from broker.model.topic import Topic
 from broker.observability.log import fields_of
 
-_TRIES = 10  # each gets past many messages that stand before a dead letter
+_TRIES = 10  # each passes many messages that precede a dead letter
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class EditService:
-    """The old letters go and the new message is there, in one commit."""
+    """Edits dead letters: one commit removes the old ones and publishes the new message."""
 
     def __init__(self, core: Core, preparation: Preparation) -> None:
         self._preparation = preparation
@@ -60,11 +60,12 @@ class EditService:
         self._states = core.states
 
     async def edit(self, name: str, edit: DeadLetterEdit, *, by: str = "", may_consume: AskPermission) -> Edited:
-        """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
+        """Edits a dead letter.  Dead letters stay in subscriptions for which `may_consume` raises PermissionDenied.
 
-        Raises InvalidArgument (the id, what a message may not be), NotFound (no subscription, no such dead letter),
-        FailedPrecondition (detached; it is not retained; the subscription's filter leaves the new message out; its
-        letter lies where the caller may not take it from), StorageLow, Aborted.
+        Raises InvalidArgument (the id, or a message that could not be published), NotFound (no subscription, no
+        such dead letter), FailedPrecondition (the subscription is detached; the dead letter is not retained; the
+        subscription's filter does not match the new message; a subscription that the caller may not consume has the
+        dead letter), StorageLow, Aborted.
         """
         await self._preparation.check_storage(EDIT, project_of(name))
         check_edit(edit)
@@ -96,7 +97,7 @@ class EditService:
         self._preparation.charge([prepared], EDIT, by)
         self._wake_ups.redeliverable(subscription.subscription_id)
         self._wake_ups.published(shard_id)
-        names = {message_id(*asked.ids[0]): edit.message_id}  # what came later is found by its place
+        names = {message_id(*asked.ids[0]): edit.message_id}  # delayed messages are found by their sequences
         sources = {message_id(dead_letter.source_shard_id, dead_letter.source_seq) for dead_letter in dead_letters}
         olds = sorted({names.get(source, source) for source in sources})
         what = f"message {olds[0]} of {name} is edited{f' by {by}' if by else ''}, and comes back as {new_id}"
@@ -104,14 +105,14 @@ class EditService:
         return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))
 
     async def _topic(self, subscription: Subscription) -> Topic:
-        """The topic that the message is like one of; a plain one, once the subscription's is deleted."""
+        """Returns the topic whose rules the message must satisfy: a plain one if the subscription's was deleted."""
         try:
             return await self._resources.topic(subscription.topic)
         except (NotFound, InvalidArgument):
             return Topic(name=subscription.topic, shard_ids=subscription.shard_ids)
 
     async def _located(self, edit: DeadLetterEdit) -> list[tuple[int, int]]:
-        """By its sequence: a message that came later has another id."""
+        """Returns the sequence of the message.  The id of a delayed message is not made of it."""
         async with self._database.hot() as hot:
             return await located(hot, [parse_message_id(edit.message_id)])
 
@@ -150,7 +151,7 @@ class EditService:
 
 
 def _why_not(dead_letter: Any, edit: DeadLetterEdit) -> str:
-    """Why a dead letter cannot be edited: it was discarded or edited before, or is no longer retained."""
+    """Returns why a dead letter cannot be edited: it was discarded or edited before, or is no longer retained."""
     resolved = resolved_of(dead_letter)
     if resolved is None:
         return f"Its dead letter is no longer retained (messageId={edit.message_id})."

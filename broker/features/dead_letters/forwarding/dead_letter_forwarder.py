@@ -36,14 +36,16 @@ from broker.observability.log import fields_of, reason
 from broker.observability.metrics.families import DEAD_LETTERED, EXPIRED
 from broker.observability.tally import Tally
 
-CONTENDED_PART = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
-_CHECK_SECONDS = 1.0  # a subscription waits so long to be found while others' batches have no end
-PASSED_BY = timedelta(seconds=20)  # a message that the database refuses; the log has one line while it lasts
-MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
+CONTENDED_PART = 4  # divides the size of a batch, and so the length of its steps, beside other projects' calls
+_CHECK_SECONDS = 1.0  # between two searches for work while batches follow one another
+PASSED_BY = timedelta(
+    seconds=20
+)  # for which a message that the database refuses is skipped; the log has one line meanwhile
+MAX_PASSED_BY = 1_000  # skipped messages of a process, of all subscriptions
 
 
 class DeadLetterForwarder:
-    """Every process has one; rows that one has locked are passed by the others."""
+    """Forwards dead letters.  All processes run one; it skips rows that another has locked."""
 
     def __init__(
         self, core: Core, preparation: Preparation, check_publisher: CheckPublisher = allow_any_publisher
@@ -51,9 +53,9 @@ class DeadLetterForwarder:
         self._preparation = preparation
         self._incidents, self._check_publisher = DeadLetterIncidents(core.states), check_publisher
         self._states = core.states
-        # By subscription, shard and sequence: until when a message is passed by.
+        # The time until which a message is skipped, by subscription, shard and sequence.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
-        # Of subscriptions and shards that have something, by the seconds that batches take.
+        # Turns of subscriptions and shards with dead letters, charged by the seconds that batches take.
         self._turns = FairTurns[TurnFor[tuple[str, int]]](1, long=inf)
         self._waiting: set[tuple[str, int]] = set()
         self._counters, self._tenants, self._loop_turns = core.counters, core.tenants, core.loop_turns
@@ -64,10 +66,10 @@ class DeadLetterForwarder:
         self._tally = Tally("dead letters")
 
     async def run_once(self) -> int:
-        """Forward all that waits, and tell of it once a minute.  Returns the number of messages.
+        """Forwards all waiting dead letters, and logs counts once a minute.  Returns the number of messages.
 
-        Projects take turns, and in a project its subscriptions and shards, by the batch (M1).
-        Raises Unavailable if the database is away.
+        Projects take turns batch by batch, and in a project its subscriptions and shards (M1).  Raises Unavailable
+        if the database is away.
         """
         self._tally.tick()
         clock = asyncio.get_running_loop().time
@@ -91,7 +93,7 @@ class DeadLetterForwarder:
         return forwarded
 
     async def _find_work(self) -> None:
-        """Have all that is found take its turn."""
+        """Queues all subscriptions and shards that have dead letters to forward."""
         async with self._database.hot() as connection:
             work = await find_dead_letter_work(connection, now=self._clock.now())
         for each in work:
@@ -103,14 +105,16 @@ class DeadLetterForwarder:
             self._turns.ask(TurnFor((project_of(work[0]), work), item=work))
 
     async def _forward_in_turn(self, subscription_name: str, shard_id: int) -> tuple[int, bool]:
-        """A batch; beside other projects' calls half of the time is left to them."""
+        """Forwards a batch.  If other projects are waiting for the database, pauses for as long as
+        the batch took.
+        """
         clock = asyncio.get_running_loop().time
         begun_at = clock()
         try:
             count, more = await self._forward(subscription_name, shard_id)
         except (NotFound, Unavailable):
             return 0, False  # the subscription is gone, or the database is away, which is reported elsewhere
-        except Exception as error:  # this pass goes on with the others
+        except Exception as error:  # the others are forwarded nevertheless
             what = f"dead letters of {subscription_name} in shard {shard_id} wait, and are tried again and again"
             why = reason(error)
             self._states.happens(
@@ -118,7 +122,7 @@ class DeadLetterForwarder:
                 f"{subscription_name} {shard_id}",
                 what,
                 why,
-                error=None if isinstance(error, Aborted) else error,  # a conflict of transactions is no fault
+                error=None if isinstance(error, Aborted) else error,  # a conflict of transactions is not a fault
                 fields=fields_of(subscription_name),
             )
             return 0, False
@@ -163,9 +167,9 @@ class DeadLetterForwarder:
         return done.count, done.more
 
     async def _forward_batch(self, subscription: Subscription, shard_id: int, topic: Topic) -> Forwarded:
-        """Forward a batch, without the messages that the database refused lately.
+        """Forwards a batch, without the messages that the database refused lately.
 
-        If it refuses another one, that one is found by halves.
+        If the database refuses another message, halves the batch until that message is found.
         """
         most = MAX_DEAD_LETTERS
         while True:
@@ -200,12 +204,12 @@ class DeadLetterForwarder:
     async def _prepare(
         self, topic: Topic, prepared: list[Prepared], messages: Sequence[NewMessage]
     ) -> Sequence[Part]:
-        """Pack messages for the dead-letter topic, and add them to what is `prepared`."""
+        """Packs messages for the dead-letter topic, and adds them to `prepared`."""
         prepared.append(await self._preparation.prepare(topic, messages, DEAD_LETTER))
         return prepared[-1].parts
 
     def _refused(self, subscription_id: int, shard_id: int) -> set[int]:
-        """The sequences that are passed by just now."""
+        """Returns the sequences of the messages that are skipped for now."""
         now = self._clock.now()
         self._passed_by = {key: until for key, until in self._passed_by.items() if now < until <= now + PASSED_BY}
         return {
@@ -221,7 +225,7 @@ class DeadLetterForwarder:
         )
 
     def report(self) -> None:
-        """What is not told yet: the broker stops."""
+        """Logs what has not been logged yet.  Called when the broker stops."""
         self._tally.tick(at_once=True)
 
     async def _retry(self, subscription: Subscription, shard_id: int) -> None:

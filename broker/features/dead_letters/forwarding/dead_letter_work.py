@@ -1,4 +1,4 @@
-"""Finds what the forwarder of dead letters has to do."""
+"""Finds work of the forwarder of dead letters."""
 
 from datetime import datetime
 
@@ -9,6 +9,6 @@ _FIND_DEAD_LETTER_WORK = statements.hot("find_dead_letter_work")
 
 
 async def find_dead_letter_work(connection: HotConnection, *, now: datetime) -> list[tuple[str, int]]:
-    """Returns names of subscriptions, and their shards, that have something for the forwarder."""
+    """Returns subscriptions, by name, and their shards that have dead letters to forward."""
     [rows] = await connection.run((_FIND_DEAD_LETTER_WORK, {"now": now}))
     return [(name, shard_id) for name, shard_id in rows]

@@ -1,5 +1,5 @@
--- Subscriptions and shards with messages that were delivered as often as their dead-letter policy allows, and failed.
--- What is marked as exhausted is found whatever has become of the policy: it must be retried if that was removed.
+-- Returns subscriptions and shards with messages that failed as often as their dead-letter policy allows.  Messages
+-- that are marked as exhausted are found even without a policy: they must be retried if it was removed.
 -- parameters: now timestamptz
 SELECT s.name, work.shard_id
 FROM (

@@ -1,4 +1,5 @@
--- Where these subscriptions have messages that were delivered so often, and failed: on all nodes.
+-- Returns where subscriptions have messages that failed as often as their policies allow, on all nodes: a part of
+-- find_dead_letter_work_citus.py.
 -- parameters: subscription_ids int8[], max_attempts int8[], now timestamptz
 -- columns: shard_id, subscription_id
 SELECT c.shard_id, c.subscription_id

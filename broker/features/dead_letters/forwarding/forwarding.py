@@ -1,4 +1,4 @@
-"""Forwarding dead letters from a subscription to its dead-letter topic, in one transaction (A5)."""
+"""Forwards dead letters from a subscription to its dead-letter topic, in one transaction (A5)."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -47,7 +47,11 @@ Prepare = Callable[[Sequence[NewMessage]], Awaitable[Sequence[Part]]]
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """The number of messages by reason (model/dead_letter.py), and their shards; `more` may be waiting."""
+    """The result of a batch: the number of messages by reason (model/dead_letter.py), and the shards that have them
+    now.
+
+    `more`: more messages may be waiting.
+    """
 
     reasons: Mapping[str, int]
     shard_ids: Sequence[int]
@@ -70,7 +74,7 @@ class _DeadLetter:
 async def retry_exhausted_attempts(
     connection: HotConnection, *, subscription: Subscription, shard_id: int, now: datetime
 ) -> None:
-    """Let exhausted messages be delivered again, since there is no dead-letter topic for them."""
+    """Makes exhausted messages deliverable again, since they have no dead-letter topic."""
     where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
     await connection.run((_RETRY_EXHAUSTED_ATTEMPTS, {**where, "now": now}))
 
@@ -88,11 +92,11 @@ async def forward_dead_letters(
     tried: dict[int, str] | None = None,
     turn: Turn = at_once,
 ) -> Forwarded:
-    """Publish a batch of exhausted messages on the dead-letter topic, and take them out of the subscription.
+    """Publishes a batch of exhausted messages on the dead-letter topic, and removes them from the subscription.
 
     `prepare` packs them for that topic.  `part`: a divisor of the size of the batch, which has at most `most`
-    messages; `turn` is awaited before long steps.  Messages with the sequences `but` are left alone.  `tried` gets
-    the sequences and ids of the batch, for a caller who has to find out which of them the database refuses.
+    messages.  `turn`: awaited before long steps.  `but`: sequences of messages to skip.  `tried`: filled with the
+    sequences and ids of the batch, for a caller that has to find out which of them the database refuses.
 
     Raises ShardClosed, ShardFrozen (of the dead-letter topic), PartitionMissing.
     """
@@ -137,7 +141,9 @@ def _dead_letters(
 def _take_out(
     row: DueAttempt, given_up: Sequence[int], messages: Mapping[int, StoredMessage], now: datetime
 ) -> None:
-    """What the log does not hold any more is dead-lettered as well; what the budget left out stays."""
+    """Removes forwarded messages from a row, and those that the log no longer has.  Keeps those that
+    were not read.
+    """
     row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
     row.changed = True
     if (
@@ -161,13 +167,13 @@ async def _lock_exhausted(
 
 
 def _given_up(row: DueAttempt, but: Collection[int]) -> list[int]:
-    """What is dead-lettered of a row: of one that holds a key, the first message only; the others wait for it."""
+    """Returns the sequences of a row to dead-letter: only the first one if it holds an ordering key, else all."""
     given_up = list(row.open)[:1] if row.ordering_key is not None else list(row.open)
     return [seq for seq in given_up if seq not in but]
 
 
 def _within(most: int, rows: Sequence[DueAttempt], but: Collection[int]) -> list[tuple[DueAttempt, list[int]]]:
-    """The first rows with what is dead-lettered of them, so many messages together; the rest stays exhausted."""
+    """Returns the first rows with the sequences to dead-letter, up to a total number.  The rest stays exhausted."""
     found: list[tuple[DueAttempt, list[int]]] = []
     for row in rows:
         given_up = _given_up(row, but)[:most]
@@ -206,7 +212,9 @@ async def _write(
     now: datetime,
     turn: Turn,
 ) -> list[int]:
-    """Publish dead letters, write what is left of their attempts, and commit.  Returns the dead letters' shards."""
+    """Publishes dead letters, updates the rows of their attempts, and commits.  Returns the shards of the dead
+    letters.
+    """
     writes: list[Bound] = []
     changed = replacements([(subscription.subscription_id, row) for row in rows])
     if changed:
@@ -232,7 +240,7 @@ async def _write(
 
 
 def _journal_rows(dead_letters: Sequence[_DeadLetter], subscription: Subscription) -> list[Row]:
-    """Whatever the subscription's journal."""
+    """Returns journal entries, which are written whether or not the subscription has a journal."""
     alike: dict[tuple[int, str], list[int]] = {}
     for dead_letter in dead_letters:
         alike.setdefault((dead_letter.delivery_attempts, dead_letter.cause.reason), []).append(
@@ -253,7 +261,7 @@ def _journal_rows(dead_letters: Sequence[_DeadLetter], subscription: Subscriptio
 
 
 class _Source:
-    """Makes the attributes that tell where dead letters come from."""
+    """Makes the attributes that describe where a dead letter comes from."""
 
     def __init__(self, subscription: Subscription, shard_id: int) -> None:
         _, project, _, name = subscription.name.split("/")
@@ -265,10 +273,10 @@ class _Source:
         self._times: dict[datetime, str] = {}  # most are of a few batches
 
     def as_published(self, dead_letter: _DeadLetter) -> NewMessage:
-        """The message as it is published anew; data, attributes and ordering key are kept.
+        """Returns the message to publish, with its data, attributes and ordering key.
 
-        Attributes of a publisher that are called like ours, or like Google's, are not: nobody could tell them
-        apart.  There may be some more than the 100 that a publish may have.
+        The broker's and Google's attributes of dead letters replace those of the same name.  The result may have
+        some more than the 100 attributes that a publish may have.
         """
         message = dead_letter.source
         publish_time = self._times.get(message.publish_time)
@@ -290,7 +298,7 @@ class _Source:
 def _known_of(
     dead_letters: Sequence[_DeadLetter], dead_letter_shard: int, subscription: Subscription, shard_id: int
 ) -> dict[str, Any]:
-    """The parameters of insert_dead_letters.sql."""
+    """Returns the parameters of insert_dead_letters.sql."""
     return {
         "shard_id": dead_letter_shard,
         "count": len(dead_letters),

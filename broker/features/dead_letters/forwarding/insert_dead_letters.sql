@@ -1,5 +1,5 @@
--- What is known of dead letters that this transaction has just appended to a shard, the last `count` sequences of it,
--- in their order: their attributes say it too, but anybody can publish attributes.
+-- Records the dead letters that this transaction has just appended to a shard: its last `count` sequences, in their
+-- order.  Their attributes have the same facts, but any publisher can set attributes.
 -- parameters: shard_id int8, count int8, source_shard_id int8, source_topic text, subscription_id int8,
 --     subscription text, source_seqs int8[], source_publish_times timestamptz[], delivery_attempts int8[],
 --     reasons text[], responses text[], fingerprints text[]

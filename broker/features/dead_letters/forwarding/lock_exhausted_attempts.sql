@@ -1,4 +1,4 @@
--- Attempts that wait to be dead-lettered; another forwarder's are left to it.
+-- Locks and returns attempts that wait to be dead-lettered.  Skips those that another forwarder has locked.
 -- parameters: shard_id int8, subscription_id int8, max_rows int8
 -- columns: attempt_id, part, status, attempt_number, next_delivery_at, seqs, open, first_publish_time,
 --     last_publish_time, ordering_key, attempt_numbers, failure

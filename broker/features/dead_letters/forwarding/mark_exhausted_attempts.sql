@@ -1,5 +1,5 @@
--- Due attempts that were delivered as often as the dead-letter policy allows wait for the forwarder from now on.
--- A claim does the same to those it meets; this is for subscriptions that nobody pulls just now.
+-- Marks due attempts that failed as often as the dead-letter policy allows, for the forwarder.  A claim does the
+-- same to those that it reads; this is for subscriptions that no client pulls.
 -- parameters: shard_id int8, subscription_id int8, now timestamptz, max_attempts int8
 UPDATE delivery_attempts
 SET status = 'exhausted', next_delivery_at = 'infinity',

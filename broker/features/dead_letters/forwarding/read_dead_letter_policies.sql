@@ -1,4 +1,5 @@
--- Which subscriptions give messages up, and after how many attempts; of these others the names.
+-- Returns the names of subscriptions that have a dead-letter policy, with its number of attempts, and those of the
+-- subscriptions in `subscription_ids`.
 -- parameters: subscription_ids int8[]
 -- columns: subscription_id, name, max_attempts
 SELECT subscription_id, name,

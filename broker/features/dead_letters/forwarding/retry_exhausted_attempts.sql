@@ -1,4 +1,4 @@
--- There is no dead-letter topic any more: its messages are retried rather than lost.
+-- Makes exhausted messages deliverable again, because there is no dead-letter topic any more.
 -- parameters: shard_id int8, subscription_id int8, now timestamptz
 UPDATE delivery_attempts
 SET status = 'pending', next_delivery_at = %(now)s

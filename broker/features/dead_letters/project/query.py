@@ -33,7 +33,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The place of a dead letter in the list, which has the newest first."""
+    """The position of a dead letter in a list that begins with the newest."""
 
     publish_time: datetime
     shard_id: int
@@ -42,9 +42,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """A page of at most `size` dead letters that meet all conditions, after a position (None: from the newest).
+    """Options of a page of at most `size` dead letters that meet all conditions.
 
-    `preview_bytes`: how much of the data of each is shown.
+    `after`: the position after which it begins (None: with the newest).  `preview_bytes`: the number of bytes of
+    each message's data that are shown.
     """
 
     project: str
@@ -56,7 +57,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """The place of a group: what the order goes by, and its key."""
+    """The position of a group: its count or newest time, by which groups are ordered, and its key."""
 
     amount: int | datetime
     key: tuple[str, ...]
@@ -64,10 +65,10 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupQuery:
-    """A page of at most `size` groups of the dead letters that meet all conditions.
+    """Options of a page of at most `size` groups of the dead letters that meet all conditions.
 
-    `until`: only messages that were dead-lettered by then count, so that the groups of later pages are those of the
-    first one (None: this is the first one).
+    `until`: messages that were dead-lettered later are not counted, so that later pages match the first one (None:
+    this is the first page).
     """
 
     project: str
@@ -92,9 +93,10 @@ class ProjectDeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectGroup:
-    """Dead letters with the same traits.  `message_id`: the id of one of them, in its dead-letter topic.
+    """Dead letters with the same traits.  `message_id`: the id of one of them in its dead-letter topic.
 
-    `cause`: the least one of theirs by text; they all have the same one if they are grouped by fingerprint.
+    `cause`: the first of their causes in the order of texts; all have the same one if they are grouped by
+    fingerprint.
     """
 
     key: tuple[str, ...]
@@ -108,7 +110,7 @@ class ProjectGroup:
 def parse_list_query(
     project: str, size: int, token: str, *, filter_text: str, preview_bytes: int = WHOLE
 ) -> ListQuery:
-    """Raises InvalidArgument."""
+    """Returns the options of a page.  Raises InvalidArgument."""
     return ListQuery(
         project=project,
         size=check_page_size(size),
@@ -121,7 +123,7 @@ def parse_list_query(
 def parse_group_query(
     project: str, size: int, token: str, *, filter_text: str, group_by: str, order_by: str
 ) -> GroupQuery:
-    """Raises InvalidArgument."""
+    """Returns the options of a page of groups.  Raises InvalidArgument."""
     by = tuple(trait.strip() for trait in group_by.split(","))
     unknown = next((trait for trait in by if trait not in TRAITS), None)
     if unknown is not None or len(set(by)) < len(by):
@@ -150,7 +152,7 @@ def parse_group_query(
 
 
 def parse_conditions(filter_text: str) -> Sequence[Condition]:
-    """Raises InvalidArgument."""
+    """Returns the conditions of a filter.  Raises InvalidArgument."""
     return [_condition(each) for each in parse_list_filter(filter_text, example=_EXAMPLE)]
 
 

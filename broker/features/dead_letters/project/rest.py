@@ -1,4 +1,4 @@
-"""The dead letters of a project over REST, an extension."""
+"""REST handler that lists and groups the dead letters of a project, an extension."""
 
 from typing import Any
 

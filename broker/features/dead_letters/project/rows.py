@@ -1,4 +1,4 @@
-"""Reads the dead letters of a project from their records, and which of them can be acted on."""
+"""Reads the records of the dead letters of a project, and decides which of them can be acted on."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -123,7 +123,7 @@ class _Located(NamedTuple):
 async def list_records(
     connection: ResourceConnection, query: ListQuery, *, after: Position | None, limit: int
 ) -> Sequence[Any]:
-    """Returns records that meet the conditions, the newest first.  They may have been dealt with."""
+    """Returns records that meet the conditions, newest first.  Their dead letters may have been resolved."""
     found = _of_project(select(dead_letters), query.project, query.conditions)
     key = (dead_letters.c.publish_time, dead_letters.c.shard_id, dead_letters.c.seq)
     if after is not None:
@@ -141,11 +141,10 @@ async def read_open(
     preview_bytes: int,
     now: datetime,
 ) -> tuple[Sequence[ProjectDeadLetter], int]:
-    """Returns the first of the records whose dead letters can be acted on, with their messages, and how many
-    records that took.
+    """Returns those of the records whose dead letters can be acted on, with their messages.  Locks nothing.
 
-    There are at most `most`, and as many as fit into `max_bytes` with `preview_bytes` of each, or one that is
-    larger.  Locks nothing.
+    Returns at most `most` that fit into `max_bytes` with `preview_bytes` of each, or one that is larger, and the
+    number of records that were used.
     """
     located = await _locate(connection, records)
     shard_ids = sorted({each.shard_id for each in located})
@@ -181,7 +180,7 @@ async def read_open(
 async def list_groups(
     connection: ResourceConnection, query: GroupQuery, *, until: datetime
 ) -> Sequence[ProjectGroup]:
-    """Returns up to one group more than a page."""
+    """Returns the groups of a page, and one more if there are more."""
     keys = [_OF_TRAIT[trait].label(f"key{number}") for number, trait in enumerate(query.by)]
     count, newest = func.count(), func.max(dead_letters.c.publish_time)
     some_id = func.max(cast(dead_letters.c.shard_id, Numeric) * SEQUENCES_PER_SHARD + dead_letters.c.seq)
@@ -218,7 +217,7 @@ async def list_groups(
 
 
 def group_position(group: ProjectGroup, query: GroupQuery) -> tuple[int | datetime | str, ...]:
-    """Returns the values of a page token, after the time until which groups count."""
+    """Returns the values of a page token that follow `until`."""
     return (group.count if query.order == ORDERS[0] else group.newest, *group.key)
 
 

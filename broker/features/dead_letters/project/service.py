@@ -29,7 +29,7 @@ _MORE = 50  # so many more than are wanted, as some have been dealt with
 
 @dataclass(frozen=True, slots=True)
 class ProjectDeadLetters:
-    """A page of dead letters, for which so many records were read."""
+    """A page of dead letters; `scanned`: the number of records that were read for it."""
 
     found: Sequence[ProjectDeadLetter]
     scanned: int
@@ -46,22 +46,22 @@ class ProjectGroups:
 
 
 class ProjectDeadLetterService:
-    """Reads only: nothing is changed, locked or delivered."""
+    """Lists and groups dead letters.  It changes, locks and delivers nothing."""
 
     def __init__(
         self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
     ) -> None:
-        """`turns` are those of calls that inspect."""
+        """Limits concurrent reads by `turns`, which all expensive reads share."""
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock
         self._turns = turns
 
     async def list_dead_letters(self, query: ListQuery, *, hung_up: HungUp | None = None) -> ProjectDeadLetters:
-        """Returns a page of the dead letters that can be acted on, the newest first.
+        """Returns a page of the dead letters that can be acted on, newest first.
 
-        It is shorter than asked for if they are large, or once MAX_DEAD_LETTERS records were read.  Raises
-        Unavailable: too many such calls are under way.
+        A page is shorter than requested if the messages are large, or once MAX_DEAD_LETTERS records were read.
+        Raises Unavailable (too many such calls).
         """
         found: list[ProjectDeadLetter] = []
         after, scanned, bytes_left = query.after, 0, MAX_RESPONSE_BYTES
@@ -97,9 +97,9 @@ class ProjectDeadLetterService:
         return ProjectDeadLetters(found, scanned, token)
 
     async def group_dead_letters(self, query: GroupQuery, *, hung_up: HungUp | None = None) -> ProjectGroups:
-        """Returns a page of groups.  All pages of a list count the dead letters of when the first one was read.
+        """Returns a page of groups.  All pages count the dead letters that existed when the first page was read.
 
-        Raises Unavailable: too many such calls are under way.
+        Raises Unavailable (too many such calls).
         """
         until = query.until or self._clock.now()
         async with (

@@ -1,1 +1,1 @@
-"""Pushes once more what a push subscription gave up or its endpoint never received."""
+"""Pushes again what a push subscription gave up or its endpoint never received."""

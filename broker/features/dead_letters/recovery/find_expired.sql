@@ -1,4 +1,5 @@
--- Where what a subscription has let go within a time stands, by shard: from which sequence to which, and about how many.
+-- Returns by shard the first and last sequence of the messages that expired for a subscription between two times,
+-- and about how many there are.
 -- parameters: subscription_id int8, shard_ids int8[], since timestamptz, until timestamptz
 -- columns: shard_id, first_seq, last_seq, count
 SELECT j.shard_id, min(lower(j.seqs)) AS first_seq, max(upper(j.seqs)) - 1 AS last_seq, sum((

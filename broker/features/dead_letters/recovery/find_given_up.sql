@@ -1,4 +1,4 @@
--- Which of some messages a subscription has dead letters of.
+-- Returns those of some messages that a subscription has dead-lettered.
 -- parameters: source_shard_id int8, subscription_id int8, seqs int8[]
 -- columns: source_seq
 SELECT DISTINCT d.source_seq

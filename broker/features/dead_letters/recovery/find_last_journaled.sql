@@ -1,4 +1,5 @@
--- Of some messages, what was told last that settled them for a subscription, or undid that.
+-- Returns for each of some messages the last entry of the journal that settled it for a subscription, or undid
+-- that.
 -- parameters: shard_id int8, subscription_id int8, buckets int8[], seqs text, events text[]
 -- columns: seq, event, time, client, answer
 SELECT DISTINCT ON (s.seq) s.seq, j.event, j.time, j.client, j.answer

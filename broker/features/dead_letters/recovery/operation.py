@@ -1,5 +1,6 @@
-"""Recovering failed pushes, and replaying missing ones, as operations: dead letters first, then one shard after the
-other, in the order of the log (G2).
+"""The operations that recover failed pushes and replay missing ones (G2).
+
+They redrive dead letters first, and then read the log shard after shard.
 """
 
 from collections import Counter
@@ -22,8 +23,10 @@ from broker.observability.metrics.families import RESENT
 
 
 class PushReplayKind:
-    """`progress`: of a redrive, while there are dead letters (`chosen`); behind that `walk`: the shard and the
-    message that it was read to.  And messages that were left alone (`skipped`).
+    """Runs the steps of these operations.
+
+    `progress`: that of a redrive until all dead letters (`chosen`) are redriven; then `walk`, the shard and the
+    message up to which the log was read.  `skipped`: the first messages that are not delivered again.
     """
 
     def __init__(self, core: Core, dead_letters: RedriveKind) -> None:
@@ -35,7 +38,7 @@ class PushReplayKind:
         self._dead_letters = dead_letters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
-        """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached), Aborted."""
+        """Runs a step.  Raises NotFound (a deleted subscription), FailedPrecondition (a detached one), Aborted."""
         if "chosen" in operation.request and "walk" not in operation.progress:
             step = await self._dead_letters.step(connection, operation)
             return replace(step, ended=False, progress={**step.progress, "walk": {}}) if step.ended else step
@@ -65,7 +68,7 @@ class PushReplayKind:
         )
 
     def committed(self, operation: Operation, step: Step) -> None:
-        """The subscription may claim."""
+        """Counts the messages of a step that was committed, and wakes up claims."""
         if replayed := step.counts.get(Outcome.REPLAYED, 0):
             self._counters.subscription(operation.target)[RESENT] += replayed
         self._dead_letters.committed(operation, step)
@@ -74,7 +77,7 @@ class PushReplayKind:
 async def _skipped(
     connection: HotConnection, shard_id: int, outcomes: Mapping[int, Outcome]
 ) -> list[dict[str, str]]:
-    """The first of those that are not to come, by their ids."""
+    """Returns the ids of the first messages that are not delivered again, with the reasons."""
     left = [(shard_id, seq) for seq, outcome in outcomes.items() if outcome not in DONE]
     names = await id_seqs_at(connection, left[:MAX_REPORTED])
     return [

@@ -1,7 +1,7 @@
-"""Pushes that failed, or went to another endpoint, are brought about once more (G2).
+"""Options of the operations that push messages again (G2).
 
-To recover is to bring back what the subscription gave up since a time; to replay what is missing, all that was
-published before its endpoint was set and that this endpoint has not taken.
+A recovery delivers what the subscription gave up since a time.  A replay of missing messages delivers what was
+published before the endpoint was set, unless this endpoint has accepted it.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,9 @@ from broker.model.preview import UNGUARDED, Safeguards
 
 
 class Missed(StrEnum):
-    """Why a message is to come.  EXPIRED: it was not acknowledged within the retention, and was let go.  UNSEEN:
-    the endpoint has not taken it.
+    """The reason for which a message is delivered again.
+
+    EXPIRED: it was not acknowledged within the retention.  UNSEEN: the endpoint has not accepted it.
     """
 
     EXPIRED = "expired"
@@ -31,7 +32,7 @@ DONE = frozenset({Outcome.REPLAYED, Outcome.WAITING, Outcome.DELIVERED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverOptions:
-    """As it was asked for: what was dead-lettered since then."""
+    """Options of a recovery of what was dead-lettered since `start_time`."""
 
     start_time: datetime | None = None
     max_rate: float | None = None
@@ -40,8 +41,9 @@ class RecoverOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingOptions:
-    """As it was asked for: what was published since `start_time`; `endpoint_time`: the endpoint is the
-    subscription's since then (None: since it was set).
+    """Options of a replay of what was published since `start_time`.
+
+    `endpoint_time`: the time since which the subscription has its endpoint (None: when that was set).
     """
 
     start_time: datetime | None = None
@@ -52,8 +54,10 @@ class MissingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meant:
-    """What is meant of the messages on a walk: those that expired within a time, or those that nothing says the
-    endpoint to have taken within it.
+    """The messages to deliver again, among those that a walk of the log finds.
+
+    They expired between `since` and `until`, or the journal does not say that the endpoint accepted them in that
+    time.
     """
 
     missed: Missed
@@ -62,13 +66,13 @@ class Meant:
     until: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored with its operation."""
+        """Returns the form in which the operation stores this."""
         times = {"since": self.since.isoformat(), "until": self.until.isoformat()}
         return {"missed": self.missed, "walk": self.walk.to_json(), **times}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Meant":
-        """The other way."""
+        """Returns what an operation has stored."""
         return cls(
             missed=Missed(stored["missed"]),
             walk=LogWalk.from_json(stored["walk"]),
@@ -78,12 +82,12 @@ class Meant:
 
 
 def needed(start_time: datetime | None) -> datetime:
-    """Raises InvalidArgument."""
+    """Returns the start time.  Raises InvalidArgument if it is missing."""
     if start_time is None:
         raise InvalidArgument("startTime is missing: a time from which on.")
     return start_time
 
 
 def is_of_push(reason: str) -> bool:
-    """Whether a message that was dead-lettered for this reason was pushed, and the endpoint did not take it."""
+    """Returns whether a reason says that a message was pushed and not accepted."""
     return reason.startswith(PUSH) or reason == DEADLINE

@@ -1,4 +1,4 @@
-"""Recovering failed pushes and replaying missing ones, extensions."""
+"""REST handlers that recover failed pushes and replay missing ones, extensions."""
 
 import msgspec
 
@@ -49,7 +49,7 @@ _replay_missing = msgspec.json.Decoder(ReplayMissingRequest)
 
 
 def decode_recover(body: bytes) -> RecoverOptions:
-    """Raises InvalidArgument."""
+    """Decodes the options of a recovery.  Raises InvalidArgument."""
     request = decode_request(_recover, body)
     return RecoverOptions(
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
@@ -59,7 +59,7 @@ def decode_recover(body: bytes) -> RecoverOptions:
 
 
 def decode_replay_missing(body: bytes) -> MissingOptions:
-    """Raises InvalidArgument."""
+    """Decodes the options of a replay.  Raises InvalidArgument."""
     request = decode_request(_replay_missing, body)
     return MissingOptions(
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,

@@ -1,8 +1,8 @@
-"""Pushes that failed, or went to another endpoint, are brought about once more (G2).
+"""Selects the messages that are pushed again, one step in one transaction (G2).
 
-One step is one transaction, of which the caller begins and ends the rest: the cursor is locked, the next messages
-of the log are read, then the rows that hold any of them, then what the journal tells of them.  An ack takes no
-cursor: so the journal is read behind the locks of the rows, or what is acked meanwhile would be taken for untold.
+A step locks the cursor, reads the next messages of the log, locks the rows that have any of them, and then reads
+the journal.  Acks do not lock the cursor: before the rows are locked, the journal might lack an ack that is being
+written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ _EVENTS = sorted(SETTLING | UNSETTLING - {Event.HANDED_OUT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStep:
-    """In one shard, behind a position."""
+    """A step in one shard, after a position."""
 
     meant: Meant
     after: LogPosition
@@ -62,7 +62,7 @@ class ReplayStep:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What became of each message, by its sequence.  `rest`: where to go on; None: the shard has no more."""
+    """The outcome for each message, by sequence.  `rest`: where to continue (None: the shard has no more)."""
 
     outcomes: Mapping[int, Outcome]
     rest: LogPosition | None
@@ -70,7 +70,9 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Of a shard: no message that expired is older, or has a higher sequence; about how many there are."""
+    """Bounds for the expired messages of a shard: the earliest publish time, the last sequence, and
+    about how many.
+    """
 
     start: datetime
     last_seq: int
@@ -78,9 +80,9 @@ class Expired:
 
 
 async def replay_pushes(connection: HotConnection, step: ReplayStep, attempt_ids: AttemptIds) -> Replayed:
-    """Within the caller's transaction, which has read nothing of the log yet.
+    """Runs a step within the caller's transaction, which has read nothing of the log yet.
 
-    Raises FailedPrecondition (no cursor: the subscription is gone or detached).
+    Raises FailedPrecondition (no cursor: the subscription was deleted or detached).
     """
     await connection.run((HOLD_RETENTION, {}))
     owner, shard_id = step.meant.walk.subscription_id, step.after.shard_id
@@ -105,7 +107,7 @@ async def replay_pushes(connection: HotConnection, step: ReplayStep, attempt_ids
 async def _next(
     connection: HotConnection, step: ReplayStep, backlog: LockedBacklog
 ) -> tuple[Sequence[Any], LogPosition | None]:
-    """The messages of this step, and where the next one goes on."""
+    """Returns the messages of this step, and where the next one continues."""
     if step.meant.missed is Missed.UNSEEN:
         return await read_matching(connection, step.meant.walk, step.after, step.max_messages)
     found, rest = await read_matching(connection, step.meant.walk, step.after, _MAX_READ)
@@ -120,14 +122,16 @@ async def _next(
 
 
 def _is_expired(meant: Meant, reported: Any) -> bool:
-    """Past the retention: what outlived the time that its publisher gave it is wanted no more."""
+    """Returns whether a message expired by the subscription's retention.  Those whose own time to live ended stay
+    expired.
+    """
     if reported is None or reported.event != Event.EXPIRED or reported.answer == TIME_TO_LIVE:
         return False
     return bool(meant.since <= reported.time <= meant.until)
 
 
 def _held(backlog: LockedBacklog, message: Any, now: datetime) -> Outcome | None:
-    """What a message is that the subscription is not done with; None: it is."""
+    """Returns the outcome for a message that is in the backlog or past its time, None if it is settled."""
     state = backlog.state(message, now)
     if state in TAKEN:
         return Outcome.OUTSTANDING
@@ -141,7 +145,7 @@ def _held(backlog: LockedBacklog, message: Any, now: datetime) -> Outcome | None
 async def _judge(
     connection: HotConnection, step: ReplayStep, backlog: LockedBacklog, messages: Sequence[Any]
 ) -> dict[int, Outcome | None]:
-    """Of what the subscription is done with, behind the locks of the rows."""
+    """Returns the outcomes for settled messages.  Called once their rows are locked."""
     if step.meant.missed is Missed.EXPIRED or not messages:
         return {message.seq: Outcome.REPLAYED for message in messages}
     reported = await _read_journal(connection, backlog, messages)
@@ -157,7 +161,10 @@ async def _judge(
 
 
 def _outcome(meant: Meant, reported: Any) -> Outcome:
-    """What is not told of is taken for missing: rather twice than not at all."""
+    """Returns the outcome for a settled message.
+
+    A message without an entry in the journal counts as missing: a duplicate is better than a loss.
+    """
     if reported is None or reported.event != Event.ACKED:
         return Outcome.REPLAYED
     if reported.answer in (DISCARDED, PURGED):
@@ -169,7 +176,7 @@ def _outcome(meant: Meant, reported: Any) -> Outcome:
 async def _read_journal(
     connection: HotConnection, backlog: LockedBacklog, messages: Sequence[Any]
 ) -> dict[int, Any]:
-    """By sequence: what the journal has last of what settles a message, or undoes that."""
+    """Returns the last entry of each message, by sequence, that says that it was settled or brought back."""
     seqs = [message.seq for message in messages]
     asked = {
         "shard_id": backlog.shard_id,
@@ -185,7 +192,7 @@ async def _read_journal(
 async def find_expired(
     connection: HotConnection, *, subscription: Subscription, since: datetime, until: datetime
 ) -> dict[int, Expired]:
-    """What the journal tells, by shard."""
+    """Returns the bounds for expired messages by shard, as the journal has them."""
     where = {"subscription_id": subscription.subscription_id, "shard_ids": list(subscription.shard_ids)}
     [rows] = await connection.run((_FIND_EXPIRED, where | {"since": since, "until": until}))
     firsts = {"shard_ids": [row.shard_id for row in rows], "seqs": [row.first_seq for row in rows]}

@@ -1,4 +1,4 @@
-"""Pushes that failed, or went to another endpoint, are brought about once more (G2); an extension."""
+"""Starts the operations that push messages again (G2); an extension."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -33,7 +33,7 @@ from broker.model.timestamps import END_OF_TIME
 
 
 class PushReplayService:
-    """Starts the operations that features/dead_letters/recovery/operation.py runs."""
+    """Starts the operations that recovery/operation.py runs."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, operations: OperationService, redrives: RedriveService
@@ -46,11 +46,11 @@ class PushReplayService:
     async def recover(
         self, name: str, options: RecoverOptions, *, origin: Origin, may_consume: AskPermission
     ) -> RedrivePlan:
-        """The operation, as it has begun or (`validate_only`) would begin: what was dead-lettered since a time,
-        that is dead-lettered since a push failed, or past the retention.
+        """Starts a recovery of what was dead-lettered since a time, because a push failed or the retention ended.
 
-        `may_consume` raises PermissionDenied of subscriptions that dead letters stay in.  Raises InvalidArgument
-        (the time, the rate), NotFound, FailedPrecondition (detached, or not pushed), QuotaExceeded.
+        With `validate_only` returns the operation that would be started.  Dead letters stay in subscriptions for
+        which `may_consume` raises PermissionDenied.  Raises InvalidArgument (the time, the rate), NotFound,
+        FailedPrecondition (the subscription is detached or has no endpoint), QuotaExceeded.
         """
         since = needed(options.start_time)
         check_rate(options.max_rate)
@@ -74,10 +74,11 @@ class PushReplayService:
         )
 
     async def replay_missing(self, name: str, options: MissingOptions, *, origin: Origin) -> Operation:
-        """The same of what was published since a time and before the endpoint was set, and which it has not taken.
+        """Starts a replay of what was published since a time and before the endpoint was set, if that has not
+        accepted it.
 
-        Raises InvalidArgument (the times, the rate), NotFound, FailedPrecondition (detached, or not pushed),
-        QuotaExceeded.
+        With `validate_only` returns the operation that would be started.  Raises InvalidArgument (the times, the
+        rate), NotFound, FailedPrecondition (the subscription is detached or has no endpoint), QuotaExceeded.
         """
         since = needed(options.start_time)
         check_rate(options.max_rate)
@@ -105,7 +106,9 @@ class PushReplayService:
         )
 
     async def _pushed(self, name: str) -> tuple[Subscription, datetime]:
-        """And since when its endpoint is the one that it has.  Raises NotFound, FailedPrecondition."""
+        """Returns a subscription and the time at which its endpoint was set.  Raises NotFound,
+        FailedPrecondition.
+        """
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
             set_at = await subscriptions.read_endpoint_time(
@@ -121,7 +124,7 @@ class PushReplayService:
     async def _dead_letters(
         self, subscription: Subscription, options: RecoverOptions, may_consume: AskPermission
     ) -> ChosenDeadLetters:
-        """As for a redrive of what a push failed for."""
+        """Chooses the dead letters whose reason is a failed push."""
         since = needed(options.start_time)
         until = min(self._clock.now(), options.safeguards.as_of or END_OF_TIME)
         any_reason = Chosen(subscription_id=subscription.subscription_id, since=since, until=until)
@@ -138,7 +141,7 @@ class PushReplayService:
     async def _expired(
         self, subscription: Subscription, since: datetime, safeguards: Safeguards
     ) -> tuple[Meant, int]:
-        """What was let go, and about how many messages that is."""
+        """Returns the choice of expired messages, and about how many there are."""
         until = min(self._clock.now(), safeguards.as_of or END_OF_TIME)
         async with self._database.hot() as hot:
             found = await find_expired(hot, subscription=subscription, since=since, until=until)

@@ -1,1 +1,1 @@
-"""Redrive: dead letters go back to their subscription, or to another topic."""
+"""Redrive: dead letters return to their subscription, or go to another topic."""

@@ -1,5 +1,5 @@
--- Puts messages that the log has no more among the stragglers, as they were: from their dead letters, without what
--- those were given besides.
+-- Restores messages that the log no longer has from their dead letters, among the stragglers and without the
+-- attributes that dead letters add.
 -- parameters: shard_id int8, publish_times timestamptz[], seqs int8[], dead_letter_shards int8[],
 --     dead_letter_publish_times timestamptz[], dead_letter_seqs int8[], added text[]
 INSERT INTO straggler_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,

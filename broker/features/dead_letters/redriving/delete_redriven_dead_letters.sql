@@ -1,4 +1,5 @@
--- These are dead letters no more, their messages having come back.  As many as are named, or somebody else was at them.
+-- Deletes the records of dead letters whose messages were redriven.  Returns fewer rows than dead letters if
+-- another transaction has changed one.
 -- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[]
 -- columns: seq
 DELETE FROM dead_letters AS d

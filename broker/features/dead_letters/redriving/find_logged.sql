@@ -1,4 +1,4 @@
--- Which of these messages are in the log, or among those that outlived their partition.
+-- Returns those of some messages that are in the log, or among the stragglers.
 -- parameters: shard_id int8, publish_times timestamptz[], seqs int8[]
 -- columns: seq, ordering_key, expires_at
 SELECT w.seq, l.ordering_key, l.expires_at

@@ -1,4 +1,4 @@
--- The subscriptions that read the shards in which a subscription's dead letters lie.
+-- Returns the subscriptions that read the shards which have the dead letters of a subscription.
 -- parameters: source_shard_ids int8[], subscription_id int8
 -- columns: subscription_id, name
 SELECT DISTINCT s.subscription_id, s.name

@@ -1,4 +1,4 @@
-"""Messages that the log has no more are put among its stragglers, as they were, from their dead letters (G2)."""
+"""Restores messages that the log no longer has from their dead letters, among its stragglers (G2)."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _COPY_DEAD_LETTERS = statements.hot("copy_dead_letters")
 
 
 def put_back(shard_id: int, groups: Sequence[Group]) -> Bound:
-    """Returns the statement that does it in a shard, for groups of which a dead letter is there."""
+    """Returns the statement that restores messages of a shard, for groups of which a dead letter is in the log."""
     dead_letters = [
         next(dead_letter for dead_letter in group.dead_letters if dead_letter.is_there) for group in groups
     ]

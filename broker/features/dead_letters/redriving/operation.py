@@ -1,4 +1,4 @@
-"""Redrive as an operation: shard after shard, in the order of the log; back, or to another topic (G2)."""
+"""The redrive operation: one shard after the other, in the order of the log (G2)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from broker.observability.metrics.families import DEAD_LETTERS_SENT, REDRIVEN
 
 @dataclass(slots=True)
 class _Recipient:
-    """Of one step: what dead_letter_groups.Recipient is."""
+    """The topic to which one step sends messages (dead_letter_groups.Recipient)."""
 
     targets: Targets
     topic: Topic
@@ -46,7 +46,11 @@ class _Recipient:
 
 
 class RedriveKind:
-    """`progress`: the shard and the sequence where it goes on, and messages that were left alone (`skipped`)."""
+    """Runs the steps of redrives.
+
+    `progress`: the shard and the sequence at which the next step begins, and the first messages that were
+    `skipped`.
+    """
 
     def __init__(self, core: Core, targets: Targets) -> None:
         self._clock = core.clock
@@ -57,8 +61,10 @@ class RedriveKind:
         self._counters = core.counters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
-        """Raises NotFound (the subscription was deleted, or the target), FailedPrecondition (it was detached, or
-        the target has transforms now), Aborted.
+        """Runs a step.
+
+        Raises NotFound (the subscription or the target was deleted), FailedPrecondition (the subscription was
+        detached, or the target has transforms now), Aborted.
         """
         chosen = from_json(operation.request["chosen"])
         subscription = await self._resources.subscription_meant(operation.target, chosen.subscription_id)
@@ -118,7 +124,7 @@ class RedriveKind:
         return _Recipient(self._targets, topic, operation.started_by)
 
     def committed(self, operation: Operation, step: Step) -> None:
-        """Its subscriptions may claim."""
+        """Counts the messages of a step that was committed, and wakes up claims."""
         if redriven := step.counts.get(Outcome.REDRIVEN, 0):
             self._counters.subscription(operation.target)[REDRIVEN] += redriven
         if sent := step.counts.get(Outcome.SENT, 0):
@@ -132,7 +138,7 @@ class RedriveKind:
 def _skipped(
     progress: Mapping[str, Any], outcomes: Mapping[int, Outcome], names: Mapping[tuple[int, int], int]
 ) -> list[dict[str, str]]:
-    """The first of those that did not come back, by their ids."""
+    """Returns the ids of the first messages that were not redriven, with the reasons."""
     skipped = [
         {"messageId": message_id(shard_id, id_seq), "reason": outcomes[seq]}
         for (shard_id, seq), id_seq in names.items()

@@ -1,4 +1,4 @@
--- As copy_dead_letters, of dead letters that have been read from where they lie.
+-- Stores messages as copy_dead_letters.sql does, after they were read from their dead letters.
 -- parameters: shard_id int8, publish_times timestamptz[], seqs int8[], ordering_keys text[], attributes text[],
 --     data packed bytea[]
 INSERT INTO straggler_batches (shard_id, publish_time, last_seq, count, size, ordering_key, attributes, data,

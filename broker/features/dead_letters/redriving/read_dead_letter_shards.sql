@@ -1,6 +1,6 @@
--- Where the next dead letters of a subscription lie: those that read_dead_letters.sql would find first. A range of
--- times is asked of each dead letter, and never looked up: all dead letters are in most, and would be sorted for each
--- step.
+-- Returns the shards of the next dead letters of a subscription: those that read_dead_letters.sql would return
+-- first.  The range of times is compared for each dead letter and not looked up in an index: most ranges contain
+-- all dead letters, which each step would sort.
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], max_scanned int8
 -- columns: shard_id

@@ -1,4 +1,4 @@
-"""Redriving dead letters to their subscription or to a topic; an extension."""
+"""REST handler that redrives dead letters; an extension."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ _redrive = msgspec.json.Decoder(RedriveRequest)
 
 
 def decode_redrive(body: bytes) -> RedriveOptions:
-    """Raises InvalidArgument."""
+    """Decodes the options of a redrive.  Raises InvalidArgument."""
     request = decode_request(_redrive, body)
     return RedriveOptions(
         target=request.target,
@@ -60,7 +60,7 @@ def decode_redrive(body: bytes) -> RedriveOptions:
 
 
 def plan_json(plan: RedrivePlan) -> dict[str, Any]:
-    """The operation; one that would only be started has no name, and is done."""
+    """Returns the JSON of the operation.  A preview has no name, and is done."""
     body = operation_json(plan.operation)
     body["metadata"] |= {"takenFrom": list(plan.taken_from), "leftAlone": list(plan.left_alone)}
     return validated(body) if plan.validate_only else body

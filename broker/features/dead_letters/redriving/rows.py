@@ -54,10 +54,10 @@ _MORE = 20  # additional dead letters, as the last message may have several
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """One step in one shard of the subscription, from a sequence on.
+    """A step in one shard of the subscription, from a sequence on.
 
     `consumable`: the subscriptions from which dead letters may be removed.  `recipient`: the topic to which the
-    messages are sent (None: they go back to the subscription).
+    messages are sent (None: they return to the subscription).
     """
 
     chosen: Chosen
@@ -130,7 +130,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
 async def _write(
     connection: HotConnection, step: Redrive, groups: Sequence[Group], writes: Sequence[Bound]
 ) -> None:
-    """Raises Aborted."""
+    """Writes the changes of a step.  Raises Aborted if another transaction has changed the dead letters."""
     forgotten = [dead_letter for group in groups if group.goes for dead_letter in group.dead_letters]
     forgetting = by_shard(connection, _DELETE_REDRIVEN_DEAD_LETTERS, _named(forgotten)) if forgotten else []
     results = await connection.run(*writes, *forgetting) if writes or forgetting else []
@@ -223,7 +223,7 @@ async def _decide(
 
 
 async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Sequence[Group]) -> None:
-    """Leaves retracted messages out.  A retraction locks the same cursors: it comes before or after this step."""
+    """Skips retracted messages.  A retraction locks the same cursors, so it commits before or after this step."""
     open_seqs = [group.seq for group in groups if group.outcome is None]
     retracted = await read_retracted(connection, shard_id=shard_id, seqs=open_seqs)
     for group in groups:

@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back to the subscription that dead-lettered them, or to a topic (G2); an extension."""
+"""Starts redrives of dead letters to their subscription or to a topic (G2); an extension."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +25,10 @@ from broker.model.topic import Topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePlan:
-    """What was started, or would be (`validate_only`).  Letters are taken out of the subscriptions `taken_from`;
-    they stay in those that are `left_alone`, which the caller may not consume.
+    """The operation that was started, or would be with `validate_only`.
+
+    `taken_from`: subscriptions from which dead letters are removed.  `left_alone`: subscriptions that keep theirs,
+    because the caller may not consume them.
     """
 
     operation: Operation
@@ -37,10 +39,11 @@ class RedrivePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenDeadLetters:
-    """What the operation is to know of the dead letters, and about how many messages they are of; the rest as
-    above.
+    """The chosen dead letters, as the operation stores them (`request`), and about how many messages they are
+    (`total`).
 
-    `outstanding` of these somebody has just now; `is_estimate`: there are at most so many.
+    `outstanding`: how many of these a consumer has.  `is_estimate`: `total` is an upper bound.  `taken_from`,
+    `left_alone`: as in RedrivePlan.
     """
 
     request: Mapping[str, Any]
@@ -52,7 +55,7 @@ class ChosenDeadLetters:
 
 
 class RedriveService:
-    """Starts the operations that features/dead_letters/redriving/operation.py runs."""
+    """Starts the operations that redriving/operation.py runs."""
 
     def __init__(self, core: Core, operations: OperationService) -> None:
         self._database = core.database
@@ -62,10 +65,10 @@ class RedriveService:
     async def redrive(
         self, name: str, request: RedriveOptions, *, origin: Origin, may_consume: AskPermission
     ) -> RedrivePlan:
-        """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
+        """Starts a redrive.  Dead letters stay in subscriptions for which `may_consume` raises PermissionDenied.
 
-        Raises InvalidArgument (the filter, the rate, ids, times), NotFound, FailedPrecondition (detached; the
-        target is frozen or has transforms), QuotaExceeded (too many operations).
+        Raises InvalidArgument (the filter, the rate, ids, times), NotFound, FailedPrecondition (the subscription is
+        detached; the target is frozen or has transforms), QuotaExceeded (too many operations).
         """
         check_redrive(request)
         check_rate(request.max_rate)
@@ -89,7 +92,7 @@ class RedriveService:
         )
 
     async def choose(self, name: str, request: RedriveOptions, may_consume: AskPermission) -> ChosenDeadLetters:
-        """What is asked for, as an operation needs to know it.  Raises as `redrive`."""
+        """Chooses dead letters.  Raises as `redrive`."""
         paths = compiled(request.filter)
         subscription, target = await self._resources(name, request.target)
         chosen = chosen_by(
@@ -120,14 +123,14 @@ class RedriveService:
         return subscription, topic
 
     async def _located(self, chosen: Chosen) -> Chosen:
-        """By sequences: a message that came later has another id."""
+        """Returns the choice with sequences for ids.  The ids of delayed messages are not made of sequences."""
         if not any(seq > FIRST_ID_SEQ for _, seq in chosen.ids):
             return chosen
         async with self._database.hot() as hot:
             return replace(chosen, ids=await located(hot, chosen.ids))
 
     async def _dead_letter_subscriptions(self, subscription: Subscription) -> Sequence[tuple[int, str]]:
-        """The subscriptions that may have its dead letters."""
+        """Returns id and name of the subscriptions that may have dead letters of a subscription."""
         async with self._database.hot() as hot:
             return await list_dead_letter_subscriptions(
                 hot, subscription_id=subscription.subscription_id, shard_ids=subscription.shard_ids
@@ -150,7 +153,7 @@ class RedriveService:
 def _stored(
     request: RedriveOptions, chosen: Chosen, allowed: Iterable[int], target: Topic | None
 ) -> Mapping[str, Any]:
-    """What the operation is to know."""
+    """Returns the choice in the form in which the operation stores it."""
     stored: dict[str, Any] = {"chosen": to_json(chosen), "consumable": sorted(allowed)}
     if target is not None:
         stored |= {"targetTopic": target.name, "targetId": target.topic_id}
@@ -160,5 +163,5 @@ def _stored(
 
 
 async def consumable(subscriptions: Iterable[tuple[int, str]], may_consume: AskPermission) -> dict[int, str]:
-    """Those of these subscriptions that letters may be taken out of."""
+    """Returns id and name of those of the subscriptions from which the caller may remove dead letters."""
     return {id_: name for id_, name in subscriptions if await is_permitted(may_consume, name)}

@@ -1,5 +1,5 @@
--- How many messages that match stand between a cursor and a message: of the first `max_scanned` of them.  What was
--- published after the message is not walked: it may be ten million where fewer than `max_scanned` stand before it.
+-- Counts the messages between a cursor and a message that match the filter, among the first `max_scanned`.
+-- Messages after that message are not read: there may be ten million of them.
 -- parameters: shard_id int8, subscription_id int8, seq int8, publish_time timestamptz, retained_since timestamptz,
 --     filter_path jsonpath, body_path jsonpath, now timestamptz, max_scanned int8
 -- columns: scanned, matching

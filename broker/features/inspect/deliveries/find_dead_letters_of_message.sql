@@ -1,4 +1,4 @@
--- The dead letters that a message has become, the newest last.
+-- Returns the dead letters of a message, the newest last.
 -- parameters: shard_id int8, seq int8, subscription_ids int8[]
 -- columns: subscription_id, shard_id, seq, publish_time, reason, delivery_attempts, resolution, resolved_at,
 --     resolved_by, successor_shard, successor_seq

@@ -1,6 +1,6 @@
--- Between which messages of the log a sequence was given out that the log does not have: the time of the one before it
--- and of the one behind it, or of the last publish.  No row: it was not given out, or nothing before it is in the log.
--- The search is that of find_message.
+-- Returns the publish times of the messages before and after a sequence that the log does not have; the second is
+-- that of the last publish if no message follows.  There is no row if the sequence was never given out, or if the
+-- log has no message before it.  The search is that of find_message.sql.
 -- parameters: shard_id int8, seq int8
 -- columns: low, high
 WITH RECURSIVE search (low, high, steps) AS (

@@ -1,5 +1,5 @@
--- Which of some subscriptions there are, and whether the filter of each matches a message.  `body` is null if it is too
--- large to be read.
+-- Returns those of some subscriptions that exist, and whether the filter of each matches a message.  `body` is null
+-- if the data is too large for filters.
 -- parameters: subscription_ids int8[], attributes text, body bytea, publish_time timestamptz
 -- columns: subscription_id, matches
 SELECT s.subscription_id,

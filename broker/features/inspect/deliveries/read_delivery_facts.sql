@@ -1,5 +1,5 @@
--- What the shard of a message knows of it for each of some subscriptions; nothing is locked.  `rows`: what was handed out
--- with it among; `key_row`: the row of its ordering key, where subscriptions are `ordered`.
+-- Returns what is stored of a message for each of some subscriptions, without locks.  `rows`: the rows of delivered
+-- messages that contain it.  `key_row`: the row of its ordering key, for subscriptions that are `ordered`.
 -- parameters: shard_id int8, seq int8, ordering_key text, subscription_ids int8[], ordered bool[]
 -- columns: subscription_id, next_seq, first_seq, rows, key_row
 SELECT s.subscription_id, c.next_seq, c.first_seq,

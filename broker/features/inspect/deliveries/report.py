@@ -45,9 +45,9 @@ class DeadLetterFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDelivery:
-    """What is stored of a message for one subscription, and what its report needs besides.
+    """The stored facts about a message for one subscription, from which its report is made.
 
-    `blocked_by`: the number in the id of the message that blocks it, if one does.
+    `blocked_by`: the number in the id of the message that blocks it (None: it is not blocked).
     """
 
     subscription: Subscription

@@ -1,4 +1,4 @@
-"""The report of a message, an extension."""
+"""REST handlers that report the deliveries of a message, an extension."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ async def get_message(service: DeliveryReportService, call: Call) -> bytes:
 async def find_message(service: DeliveryReportService, call: Call) -> bytes:
     project, _, message_id = call.name.rpartition("/messages/")
     topic = await service.topic_of(project, message_id)
-    if call.gate is not None:  # the project's own permission does not tell of its topics' bodies
+    if call.gate is not None:  # permission on the project does not cover the data of messages
         await call.gate.allow(call.caller, permissions.ATTACH, topic)
     return await _get(service, call, topic, message_id)
 
@@ -79,7 +79,7 @@ _TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "ret
 
 
 def reports_json(found: DeliveryReports) -> dict[str, Any]:
-    """The message as subscribers get it, and a report for each subscription."""
+    """Returns the JSON of a message, as subscribers receive it, and of its report for each subscription."""
     message = found.message
     body: dict[str, Any] = {"topic": found.topic}
     if isinstance(message, ScheduledMessage):
@@ -122,7 +122,7 @@ def _retracted(message_id_: str, retraction: Retraction) -> dict[str, Any]:
 
 
 def timeline_json(found: Timeline) -> dict[str, Any]:
-    """One report, where it is known, and the entries of the journal."""
+    """Returns the JSON of one report, if it is known, and of the entries of the journal."""
     report: dict[str, Any] = {"subscription": found.subscription.name}
     if found.report is not None:
         report = _report_json(found.subscription, found.report)

@@ -1,4 +1,4 @@
-"""Reads what is stored of one message for each subscription (F3)."""
+"""Reads the stored facts about one message for each subscription (F3)."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,11 @@ _COUNT_BEFORE = statements.hot("count_before")
 
 
 async def find_gap(connection: HotConnection, *, shard_id: int, seq: int) -> tuple[datetime, datetime] | None:
-    """When a message was published that the log does not have between others that it has; None: that is not so."""
+    """Returns the publish times of the messages around one that is missing in the log.
+
+    The later one is that of the last publish if no message follows.  Returns None if the sequence was never
+    assigned, or if the log has no message before it.
+    """
     [rows] = await connection.run((_FIND_GAP, {"shard_id": shard_id, "seq": seq}))
     return tuple(rows[0]) if rows else None
 
@@ -36,9 +40,9 @@ async def find_gap(connection: HotConnection, *, shard_id: int, seq: int) -> tup
 async def read_deliveries(
     connection: HotConnection, *, message: LoggedMessage, subscriptions: Sequence[Subscription]
 ) -> list[ReportedDelivery]:
-    """Reads what is stored of a message for each subscription, in their order, without those that are gone.
+    """Reads the stored facts about a message for each subscription, in their order.  Skips deleted subscriptions.
 
-    `message` has all of its data, if that is no longer than MAX_BODY_BYTES: filters are compared with it.
+    `message` has all of its data, unless that is longer than MAX_BODY_BYTES: filters are compared with it.
     """
     ids = {"subscription_ids": [s.subscription_id for s in subscriptions]}
     where = ids | {"shard_id": message.shard_id, "seq": message.seq}
@@ -48,7 +52,7 @@ async def read_deliveries(
     }
     body = message.data if message.data_size <= MAX_BODY_BYTES else None
     given = {"attributes": message.attributes, "body": body, "publish_time": message.publish_time}
-    # Dead letters before and behind: a message becomes one, and comes back, at any moment.
+    # Dead letters are read before and after: a message may be dead-lettered or redriven at any moment.
     before, rows, there, behind = await connection.run(
         (_FIND_DEAD_LETTERS, where),
         (_READ_DELIVERY_FACTS, where | in_shard),
@@ -67,7 +71,7 @@ async def read_deliveries(
 
 
 async def _with_ids(connection: HotConnection, found: list[ReportedDelivery]) -> list[ReportedDelivery]:
-    """Messages that block others are stored by their sequences, and reported by their ids."""
+    """Replaces the sequences in `blocked_by` by the numbers that message ids contain."""
     sequences = [(each.shard_id, each.blocked_by) for each in found if each.blocked_by is not None]
     if not sequences:
         return found
@@ -79,9 +83,10 @@ async def _with_ids(connection: HotConnection, found: list[ReportedDelivery]) ->
 
 
 async def count_before(connection: HotConnection, delivery: ReportedDelivery, *, now: datetime) -> tuple[int, bool]:
-    """Counts the messages that are handed out before one that the cursor has yet to pass; True: there are more.
+    """Counts the messages that will be delivered before one that is after the cursor.  Returns whether there are
+    more.
 
-    Reads at most MAX_COUNTED messages, fewer where bodies are read, and counts those that the filter matches.
+    Reads at most MAX_COUNTED messages, fewer if the filter reads bodies, and counts those that match the filter.
     """
     subscription = delivery.subscription
     most = most_compared(MAX_COUNTED, subscription.body_path)

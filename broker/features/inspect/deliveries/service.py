@@ -1,4 +1,4 @@
-"""What became of a message, for each subscription of its topic (F3); an extension."""
+"""Reports the deliveries of a message for each subscription of its topic (F3); an extension."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -55,7 +55,7 @@ _TO_COME = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GoneMessage:
-    """A message that is not retained any more, but of which there is a record."""
+    """A message that is no longer retained.  The journal may still have records of it."""
 
     shard_id: int
     seq: int
@@ -70,7 +70,10 @@ Found = LoggedMessage | ScheduledMessage | Retraction | GoneMessage | DroppedMes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryReports:
-    """A message of a topic and what became of it for the subscriptions of a page; it may be one that is to come."""
+    """A message of a topic and its reports for the subscriptions of a page.
+
+    The message may be a delayed one that has yet to be published.
+    """
 
     topic: str
     message_id: str
@@ -81,7 +84,10 @@ class DeliveryReports:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`entries` are what the journal tells of a message, the oldest first; `report` None: it is not in the log."""
+    """The report of a message for one subscription and its journal entries, oldest first.
+
+    `report` is None if the log does not have the message and the journal does not say how it was settled.
+    """
 
     subscription: Subscription
     message_id: str
@@ -90,19 +96,25 @@ class Timeline:
 
 
 class DeliveryReportService:
-    """Reading only: nothing is changed, locked or delivered."""
+    """Reports deliveries.  It changes, locks and delivers nothing but records of this process that are yet to be
+    written.
+    """
 
     def __init__(
         self, database: Database, clock: DatabaseClock, turns: ResourceTurns, records: DeliveryRecords
     ) -> None:
-        """`turns` are those of calls that inspect; `records`: those of this process."""
+        """Limits concurrent reports by `turns`, which all expensive reads share; `records` are those of this
+        process.
+        """
         self._records = records
         self._database = database
         self._clock = clock
         self._turns = turns
 
     async def topic_of(self, project: str, message_id: str) -> str:
-        """The name of a message's topic, if that is in the project.  Raises InvalidArgument, NotFound."""
+        """Returns the name of a message's topic, which must be in the project.  Raises
+        InvalidArgument, NotFound.
+        """
         shard_id, _ = parse_message_id(message_id)
         async with self._database.transaction() as connection:
             name = await topics.find_topic_of_shard(connection, shard_id=shard_id)
@@ -120,10 +132,11 @@ class DeliveryReportService:
         may_see: AskPermission,
         hung_up: HungUp | None = None,
     ) -> DeliveryReports:
-        """Returns a message, with the first `preview_bytes` of its data, and its reports, ordered by subscription
-        name.  Leaves out the subscriptions for which `may_see` raises PermissionDenied.
+        """Returns a message, with the first `preview_bytes` of its data, and its reports in the order of
+        subscription names.
 
-        Raises InvalidArgument, NotFound (no topic; no such message, or it is retained no more), Unavailable.
+        Leaves out subscriptions for which `may_see` raises PermissionDenied.  Raises InvalidArgument, NotFound (no
+        topic; no such message, or it is no longer retained), Unavailable.
         """
         shard_id, id_seq = parse_message_id(message_id)
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):
@@ -149,9 +162,9 @@ class DeliveryReportService:
     async def get_timeline(
         self, subscription_name: str, message_id: str, *, hung_up: HungUp | None = None
     ) -> Timeline:
-        """What became of a message for one subscription, and what its journal tells of it.
+        """Returns the report of a message for one subscription, with its journal entries.
 
-        Raises InvalidArgument, NotFound (no subscription; a message that is not retained, and not told of),
+        Raises InvalidArgument, NotFound (no subscription; a message that is neither retained nor in the journal),
         Unavailable.
         """
         shard_id, id_seq = parse_message_id(message_id)
@@ -200,12 +213,14 @@ class DeliveryReportService:
         return await self._reports_in_log(message, seen)
 
     async def _write_records(self) -> None:
-        """Of this process; other processes write theirs within a second."""
-        with suppress(BrokerError):  # what is missing, the verdict says
+        """Writes the pending records of this process.  Other processes write theirs within a second."""
+        with suppress(BrokerError):  # the verdict says if a record is missing
             await self._records.flush()
 
     async def _not_stored(self, hot: HotConnection, shard_id: int, id_seq: int) -> GoneMessage | DroppedMessage:
-        """What a message is that the log does not have."""
+        """Decides whether a message that the log does not have was dropped by a transform or is no
+        longer retained.
+        """
         seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
         gap = None if seq is None else await find_gap(hot, shard_id=shard_id, seq=seq)
         if gap is not None:
@@ -300,7 +315,9 @@ def _cut(message: Found, preview_bytes: int) -> Found:
 
 
 def _with_endpoint(report: DeliveryReport, state: PushState | None, now: datetime) -> DeliveryReport:
-    """The report of a message that is still to be delivered, with what stops pushes to its endpoint."""
+    """Adds the reason why pushes to the endpoint are held, if a report is about a message that has yet to be
+    delivered.
+    """
     stopped = endpoint_verdict(state, now)
     if state is None or stopped is None or report.state not in _TO_COME:
         return report
@@ -310,7 +327,9 @@ def _with_endpoint(report: DeliveryReport, state: PushState | None, now: datetim
 
 
 def _preceding(count: int, at_least: int | None) -> str:
-    """How many messages are delivered before one; `at_least`: there are more than so many."""
+    """Returns a sentence with the number of messages ahead of one.  `at_least`: the number that was counted before
+    the count ended (None: all were counted).
+    """
     if at_least is not None:
         return f"More than {at_least:,} undelivered messages of its shard precede it."
     if not count:
@@ -326,7 +345,7 @@ def _report_of_gone(entries: Sequence[Entry]) -> DeliveryReport | None:
 
 
 def _are_all_there(partitions: Sequence[Partition], low: datetime, high: datetime) -> bool:
-    """Whether the log has all partitions from one time to another."""
+    """Returns whether the log still has all partitions between two times."""
     for partition in partitions:
         if partition.start <= low < partition.end:
             if high < partition.end:

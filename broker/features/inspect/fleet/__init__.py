@@ -1,1 +1,1 @@
-"""Reports on the broker itself: its processes, its database, its settings, and what an operator should see to."""
+"""Reports on the broker itself: its processes, its database, its settings, and findings that need an operator."""

@@ -1,4 +1,4 @@
-"""The checks of a broker's databases, which `broker doctor` and `GET /v1/broker/findings` report."""
+"""Checks of a broker's databases, which `broker doctor` and `GET /v1/broker/findings` report."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ def make_checks(
     hot_url: str = "",
     ignored_settings: Sequence[str] = (),
 ) -> Sequence[Check]:
-    """Returns the checks of the databases of a broker; of those whose URL is empty there are none."""
+    """Returns the checks of the databases of a broker.  Databases whose URL is empty are not checked."""
     checks: list[Check] = [lambda: (Finding("settings", WARNING, each) for each in ignored_settings)]
     checks += [lambda: inspect_database(database_url, schema)] if database_url else []
     if replica_url:
@@ -47,7 +47,7 @@ def make_checks(
 
 
 def inspect_database(database_url: str, schema: str = "") -> Iterator[Finding]:
-    """All checks of the database itself."""
+    """Yields the findings of all checks of the database itself."""
     try:
         state, server = inspect(database_url, schema), read_server_settings(database_url)
     except DatabaseUnreachable as error:
@@ -74,17 +74,17 @@ def inspect_database(database_url: str, schema: str = "") -> Iterator[Finding]:
 
 
 def inspect_replica_of(database_url: str, replica_url: str, *, late_seconds: float = 10.0) -> Iterator[Finding]:
-    """Whether calls that only read may use the replica, which may be `late_seconds` behind."""
+    """Checks whether calls that only read may use the replica, which may be at most `late_seconds` behind."""
     return _checked("replica", lambda: _of_replica(database_url, replica_url, late_seconds))
 
 
 def inspect_hot_nodes(database_url: str, hot_url: str, schema: str = "") -> Iterator[Finding]:
-    """Whether hot statements may go to these nodes."""
+    """Checks whether hot statements may go to these nodes."""
     return _checked("hot nodes", lambda: _of_nodes(database_url, hot_url, schema))
 
 
 def _checked(name: str, check: Check) -> Iterator[Finding]:
-    """The findings of a check.  An error of the database is none of them: the check could not be made."""
+    """Yields the findings of a check, or one that says that the check could not be made if the database fails."""
     try:
         yield from check()
     except (DatabaseUnreachable, CannotGrant) as error:
@@ -106,7 +106,9 @@ def _of_clock(server: ServerSettings) -> Iterator[Finding]:
 
 
 def _of_replica(database_url: str, replica_url: str, late_seconds: float) -> Iterator[Finding]:
-    """Raises DatabaseUnreachable for the primary, without which nothing can be said of the replica."""
+    """Checks the replica.  Raises DatabaseUnreachable if the primary, which it is compared with,
+    cannot be reached.
+    """
     try:
         state = inspect_replica(database_url, replica_url)
     except ReplicaUnreachable as error:
@@ -126,7 +128,7 @@ def _of_replica(database_url: str, replica_url: str, late_seconds: float) -> Ite
 
 
 def _of_nodes(database_url: str, hot_url: str, schema: str) -> Iterator[Finding]:
-    """Raises DatabaseUnreachable for the coordinator."""
+    """Checks the nodes.  Raises DatabaseUnreachable if the coordinator cannot be reached."""
     try:
         found = inspect_nodes(database_url, hot_url, inspect(database_url, schema).schema)
     except UrlUnusable as error:
@@ -143,7 +145,7 @@ def _of_nodes(database_url: str, hot_url: str, schema: str) -> Iterator[Finding]
 
 
 def _of_transactions(database_url: str, schema: str) -> Iterator[Finding]:
-    """Raises CannotGrant."""
+    """Checks the outbox.  Raises CannotGrant."""
     outbox = inspect_outbox(database_url, schema=schema)
     if outbox.oldest_seconds > _LONG_IN_OUTBOX_SECONDS:
         found = f"{outbox.rows:,} rows wait, the first for {outbox.oldest_seconds:.0f} s"
@@ -155,7 +157,7 @@ def _of_transactions(database_url: str, schema: str) -> Iterator[Finding]:
 
 
 def _of_prepared(database_url: str) -> Iterator[Finding]:
-    """Commits in two phases that Citus should have ended.  Raises DatabaseUnreachable."""
+    """Yields a finding for each commit in two phases that Citus should have ended.  Raises DatabaseUnreachable."""
     for each in inspect_prepared_transactions(database_url):
         found = f"{each.name} is prepared at {each.node} for {each.seconds} s, and keeps its locks"
         yield Finding("prepared transaction", ERROR, found, "", WHAT_TO_DO)
@@ -179,13 +181,15 @@ def _of_settings(server: ServerSettings) -> Iterator[Finding]:
 
 
 def _of_disk(server: ServerSettings) -> Finding:
-    """PostgreSQL does not tell how much is free; this machine does, where the database is on it."""
+    """Measures the free space of the disk if the database is on this machine: PostgreSQL itself does
+    not report it.
+    """
     directory = server.values.get("data_directory")
     try:
         disk = shutil.disk_usage(directory) if directory and server.is_here else None
-    except OSError:  # it is in a container, or not to be seen by this user
+    except OSError:  # in a container, or not readable by this user
         disk = None
-    if disk is None or not disk.total:  # of a path that only the server's own process has, nothing is told
+    if disk is None or not disk.total:  # a path of the server's own process
         why = "PostgreSQL is on another machine or in a container"
         return Finding("disk", WARNING, "cannot be measured from here", why, "df, on the machine of PostgreSQL")
     share = disk.free / disk.total
@@ -197,7 +201,7 @@ def _of_disk(server: ServerSettings) -> Finding:
 
 
 def _of_fleet(fleet: Fleet) -> Iterator[Finding]:
-    """Whether the database has room for all connections of the processes that run."""
+    """Checks whether the database has room for the connections of all running processes."""
     if not fleet.processes:
         found = f"no broker was seen in the last 10 s; {fleet.allowed} connections are theirs at the most"
         if (missing := BY_DEFAULT - fleet.allowed) > 0:

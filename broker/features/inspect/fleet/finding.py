@@ -9,7 +9,7 @@ UNKNOWN: Final = "unknown"  # the check could not be made: this says nothing abo
 
 
 class Finding(NamedTuple):
-    """The finding of a check, why it matters or how it came about, and the next command or step."""
+    """The result of one check: the finding, why it matters or how it came about, and the next command or step."""
 
     check: str
     state: str
@@ -19,11 +19,11 @@ class Finding(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What the check found, and why it matters."""
+        """Returns the finding and why it matters as one sentence."""
         why = f" ({self.why.rstrip('.')})" if self.why else ""
         return f"{self.check}: {self.finding.rstrip('.')}{why}."
 
 
 def not_checked(check: str, why: str, command: str = "") -> Finding:
-    """The check failed for a reason that has nothing to do with what it checks."""
+    """Returns the finding of a check that failed for a reason that has nothing to do with what it checks."""
     return Finding(check, UNKNOWN, "could not be checked", why.rstrip("."), command)

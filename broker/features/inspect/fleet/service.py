@@ -27,7 +27,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcess:
-    """`is_running`: it was seen within RUNNING_WITHIN.  `revision`: the newest schema that it knows."""
+    """A broker process.
+
+    `is_running`: it reported within RUNNING_WITHIN.  `revision`: the newest schema revision that it knows.
+    """
 
     process_id: str
     seen_at: datetime
@@ -47,14 +50,19 @@ class DatabaseReport:
 
 @dataclass(frozen=True, slots=True)
 class KnownFinding:
-    """`since`: when this process first found it, without a check since that did not."""
+    """A finding and the time at which this process first made it (`since`), if all checks since then
+    repeated it.
+    """
 
     finding: Finding
     since: datetime
 
 
 class FleetService:
-    """Reads only.  One process runs the checks once at a time, and keeps what they found for some seconds."""
+    """Reports on the broker.  It changes nothing.
+
+    A process runs its checks one at a time, and caches the findings for some seconds.
+    """
 
     def __init__(
         self,
@@ -77,7 +85,7 @@ class FleetService:
         self._checked_at: datetime | None = None
 
     async def list_processes(self, page: Page) -> tuple[Sequence[BrokerProcess], str]:
-        """Returns a page of the processes that were seen in the last minutes, and the token of the next."""
+        """Returns a page of the processes that reported in the last minutes, and the token of the next page."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             rows = await list_processes(connection, page)
@@ -94,7 +102,7 @@ class FleetService:
         return cut_page(found, page.size, lambda each: each.process_id)
 
     async def read_database(self) -> DatabaseReport:
-        """Raises Unavailable."""
+        """Returns the state of the database.  Raises Unavailable."""
 
         def read() -> DatabaseReport:
             state = inspect(self._database_url, self._database.schema)

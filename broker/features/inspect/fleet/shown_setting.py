@@ -1,10 +1,14 @@
-"""A setting as operators may see it."""
+"""A setting as operators see it."""
 
 from typing import NamedTuple
 
 
 class ShownSetting(NamedTuple):
-    """`value` has no password; "" if there is none.  `origin`: "default", "BROKER_PORT", "--port"."""
+    """A setting and where its value comes from.
+
+    `value` contains no password, and is "" if the setting has no value.  `origin`: "default", or the name of the
+    environment variable or option that sets it, such as "BROKER_PORT" or "--port".
+    """
 
     name: str
     value: str
