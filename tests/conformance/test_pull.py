@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import time
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -165,14 +166,24 @@ async def test_a_pull_may_wait_on_a_subscription_whose_topic_is_deleted(rest: Re
     assert await rest.pull() == []
 
 
+async def back(rest: Rest, began: float, name: str = "sub") -> Json:
+    """A message that is due a second after it was given back, which was not before `began`."""
+    received = await rest.pull(name)
+    assert not received or time.monotonic() - began >= 1, "not before"
+    if not received:
+        async with asyncio.timeout(SHORT_OF_A_DEADLINE):
+            received = await rest.pull(name, wait=True)
+    (again,) = received
+    return again
+
+
 async def test_a_message_comes_back_when_its_deadline_has_passed(rest: Rest) -> None:
     """A7: with the same message id, a new ack id, to whoever waits."""
     await rest.publish("late")
     (first,) = await rest.pull()
+    began = time.monotonic()
     await rest.modify_ack_deadline([first], 1)
-    assert await rest.pull() == [], "not before"
-    async with asyncio.timeout(SHORT_OF_A_DEADLINE):
-        (second,) = await rest.pull(wait=True)
+    second = await back(rest, began)
     assert second["message"] == first["message"]
     assert second["ackId"] != first["ackId"]
 
@@ -182,7 +193,7 @@ async def test_a_message_whose_deadline_was_extended_does_not_come_back(rest: Re
     await rest.publish("extended", "expiring")
     extended, expiring = await rest.pull()
     await rest.modify_ack_deadline([extended], 1)
-    await rest.modify_ack_deadline([extended], 60)
+    await rest.modify_ack_deadline([extended], 600)
     await rest.modify_ack_deadline([expiring], 1)
     async with asyncio.timeout(SHORT_OF_A_DEADLINE):
         assert [text(m) for m in await rest.pull(wait=True)] == ["expiring"]
@@ -217,10 +228,9 @@ async def test_a_nack_is_redelivered_after_the_minimum_backoff_from_the_first_on
     await rest.create_subscription("patient", retryPolicy=policy)
     await rest.publish("again")
     (first,) = await rest.pull("patient")
+    began = time.monotonic()
     await rest.modify_ack_deadline([first], 0, "patient")
-    assert await rest.pull("patient") == []
-    async with asyncio.timeout(SHORT_OF_A_DEADLINE):
-        (second,) = await rest.pull("patient", wait=True)
+    second = await back(rest, began, "patient")
     assert second["message"] == first["message"]
 
 
