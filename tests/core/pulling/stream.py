@@ -244,7 +244,7 @@ class Streams:
         self._opened.append(stream)
         first: Json = {
             "subscription": self.rest.subscription(name),
-            "stream_ack_deadline_seconds": 60,
+            "stream_ack_deadline_seconds": 600,
             "protocol_version": 1,
         }
         first = {key: value for key, value in (first | fields).items() if value is not None}

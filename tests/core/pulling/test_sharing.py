@@ -151,7 +151,7 @@ async def test_a_client_that_breaks_off_and_opens_its_next_stream_in_one_breath_
     await streams.rest.publish(*numbered(5))
     first: dict[str, Any] = {
         "subscription": streams.rest.subscription(),
-        "stream_ack_deadline_seconds": 60,
+        "stream_ack_deadline_seconds": 600,
         "client_id": "worker",
         "max_outstanding_messages": 2,
     }
