@@ -20,7 +20,7 @@ from broker.features.operations.operation import Operation
 from broker.features.operations.rows import insert_operation
 from broker.model.operation_verb import Verb
 from tests.fixtures.access import Guarded
-from tests.fixtures.broker import Json, eventually
+from tests.fixtures.broker import PATIENCE_SECONDS, Json, eventually
 from tests.limits.raw import calling, request
 
 OTHER = "projects/other"
@@ -140,7 +140,7 @@ async def test_what_a_tenant_changes_of_its_own_access_leaves_what_is_known_of_o
     await broker.ok("GET", f"{OTHER}/topics/orders", **good)
     await _change_own_access(broker, tenant, its_key)
     async with _locked(broker.database, "policies", "service_accounts", "service_account_keys", "api_keys"):
-        async with asyncio.timeout(4):  # it waits for the lock if it reads anything anew
+        async with asyncio.timeout(PATIENCE_SECONDS):  # it is refused if it reads anything anew
             await broker.ok("GET", f"{OTHER}/topics/orders", **good)
 
 
@@ -254,5 +254,5 @@ async def test_who_waits_for_an_operation_is_answered_once_the_role_is_gone(brok
     assert gate is not None
     await eventually(lambda: any(call.required for call in gate._open))
     await broker.ok("POST", f"{broker.project}:setIamPolicy", {"policy": {"bindings": []}})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert (await wait).status_code == 403

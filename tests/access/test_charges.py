@@ -91,7 +91,10 @@ async def test_calls_whose_permission_is_not_known_yet_leave_connections_to_the_
 
 async def _waiting(broker: Guarded) -> int:
     """How many sessions wait for the lock on policies."""
-    query = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'policies'::regclass")
+    query = text(
+        "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+        " WHERE datname = current_database() AND NOT granted AND relation = 'policies'::regclass"
+    )
     async with broker.database.transaction() as connection:
         return int(await connection.scalar(query) or 0)
 

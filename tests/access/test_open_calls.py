@@ -11,7 +11,7 @@ import pytest
 from google.pubsub_v1 import types
 
 from tests.fixtures.access import Guarded, guarded
-from tests.fixtures.broker import Json, eventually
+from tests.fixtures.broker import PATIENCE_SECONDS, Json, eventually
 
 PUBLISHER, SUBSCRIBER = "/google.pubsub.v1.Publisher/", "/google.pubsub.v1.Subscriber/"
 
@@ -121,7 +121,7 @@ async def test_a_tail_ends_with_the_key_of_who_reads_it(broker: Guarded, what: s
         assert (response.status_code, await anext(pieces)) == (200, b": alive\n\n")
         await broker.ok("DELETE", key["name"])
         with pytest.raises(httpx.TransportError):  # cut off: the reader sees that there would have been more
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 [_ async for _ in pieces]
 
 

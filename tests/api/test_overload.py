@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, message, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message, text
 from tests.fixtures.waiting import waiting_sessions
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -36,7 +36,7 @@ def broker(
 async def small(broker: BrokerProcess, project: str) -> AsyncIterator[Rest]:
     """A broker with small limits, a topic and a subscription."""
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, limits=limits, verify=NO_TLS) as client:
         rest = Rest(client, project)
         await rest.create_topic()
         await rest.create_subscription()

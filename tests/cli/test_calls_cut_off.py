@@ -11,7 +11,7 @@ import pytest
 
 from broker.api.generated import messages
 from tests.cli.processes import faults
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
 from tests.fixtures.waiting import waiting_sessions
 
 StartBroker = Callable[..., BrokerProcess]
@@ -32,7 +32,7 @@ async def test_calls_that_are_cut_off_are_answered_unavailable(
     start_broker: StartBroker, database_url: str
 ) -> None:
     broker = start_broker("--database-url", database_url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/p")
         for name in ("rest", "grpc"):
             await rest.create_topic(name)

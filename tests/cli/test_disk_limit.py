@@ -70,7 +70,7 @@ async def test_an_embedded_postgresql_that_is_killed_is_told_with_the_reason(
 ) -> None:
     broker = start_broker("--data-dir", str(data_dir), "--port", "0")
     broker.postmaster().kill()
-    await eventually(lambda: any("the embedded PostgreSQL runs again" in line for line in broker.log), seconds=60)
+    await eventually(lambda: any("the embedded PostgreSQL runs again" in line for line in broker.log))
     [said] = [line for line in broker.log if "the embedded PostgreSQL is started again: " in line]
     assert "it was ended by signal 9" in said
     broker.wait_until_serving()

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from broker.app.process_environment import forget_postgresql_variables, tidy_environment
 from broker.db.driver.connection_parameters import connection_parameters
 from tests.cli.processes import complaint, is_ready, run_broker
-from tests.fixtures.broker import BrokerProcess, Rest, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, text
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -43,7 +43,7 @@ async def test_the_embedded_database_is_reached_whatever_the_environment_tells_p
 ) -> None:
     data = ("--data-dir", str(tmp_path / "data"))
     broker = start_broker(*data, "--port", "0", env=_HOSTILE)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/p")
         await rest.create_topic("orders")
         await rest.create_subscription(topic="orders")

@@ -45,7 +45,7 @@ async def test_backends_that_do_not_end_delay_the_next_start_but_do_not_prevent_
                 return refusals > 1
             return False
 
-        await eventually(lambda: asyncio.to_thread(answers), seconds=60)
+        await eventually(lambda: asyncio.to_thread(answers))
         assert not keeper.done()
     finally:
         keeper.cancel()
@@ -98,7 +98,7 @@ async def test_a_postmaster_that_neither_serves_nor_recovers_is_ended_and_starte
                 return cluster._process.pid != first
             return False
 
-        await eventually(lambda: asyncio.to_thread(answers), seconds=60)
+        await eventually(lambda: asyncio.to_thread(answers))
         await eventually(lambda: reported and reported[-1] == "")
         assert "exit code 0" in reported[0] or "signal" in reported[0]
     finally:

@@ -12,7 +12,7 @@ import pytest
 from broker.db.embedded.binaries import bin_directory
 from broker.db.embedded.cluster import Cluster
 from tests.cli.processes import complaint, run_broker, running_on
-from tests.fixtures.broker import BrokerProcess, Json, Rest, message, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, message, text
 
 StartBroker = Callable[..., BrokerProcess]
 PROJECT = "projects/moving"
@@ -70,7 +70,7 @@ def test_messages_positions_order_and_acks_survive_the_move_to_a_database_of_one
     positions: Json = {}
 
     async def before(url: str) -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as client:
             rest = Rest(client, PROJECT)
             await _publish_and_take(rest)
             for name in ("plain", "ordered"):
@@ -78,7 +78,7 @@ def test_messages_positions_order_and_acks_survive_the_move_to_a_database_of_one
                 positions[name] = await _position(rest, name)
 
     async def after(url: str) -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as client:
             await _go_on(Rest(client, PROJECT), out, positions)
 
     broker = start_broker("--port", "0", "--data-dir", str(data_dir))

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from broker.db.schema.schema_state import head_revision
 from tests.cli.processes import complaint, faults, is_ready, run_broker
 from tests.db.migrations.test_installations import APPLICATION
-from tests.fixtures.broker import BrokerProcess, Rest, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, text
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -99,7 +99,7 @@ def test_a_parameter_that_is_none_is_refused_without_its_value() -> None:
 
 async def _exchange(broker: BrokerProcess, data: str, project: str = "projects/p") -> None:
     """A message goes through the broker, on a topic that is made when there is none."""
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, project)
         await rest.create_topic()
         await rest.create_subscription()
@@ -150,7 +150,7 @@ async def test_times_are_the_same_whatever_the_environment_tells_libpq(
     env |= {"PGOPTIONS": "-c timezone=Asia/Tokyo -c datestyle=SQL"}
     assert run_broker("migrate", env=env).returncode == 0
     broker = start_broker("--port", "0", env=env)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/p")
         await rest.create_topic()
         await rest.create_subscription()

@@ -14,7 +14,7 @@ import pytest
 from broker.db.embedded.cluster import Cluster
 from broker.db.embedded.system_user import running_as, unprivileged_user
 from tests.cli.processes import alive, family, faults, kill_all, running_on, waiting_pull
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
 from tests.fixtures.data_directory import copied
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -24,7 +24,8 @@ StartBroker = Callable[..., BrokerProcess]
 
 @asynccontextmanager
 async def talking_to(broker: BrokerProcess) -> AsyncIterator[Rest]:
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:  # only a hang takes so long
+    # Only a hang takes so long.
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         yield Rest(client, "projects/recovery")
 
 
@@ -213,7 +214,7 @@ async def test_readyz_says_when_the_database_is_away(start_broker: StartBroker, 
     broker = start_broker("--database-url", own_server.url, "--port", "0")
     published = await _publish_some(broker)
     await asyncio.to_thread(own_server.close)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=30, verify=NO_TLS) as client:
         answer = await client.get("/readyz")
         assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
         assert (await client.get("/healthz")).status_code == 200

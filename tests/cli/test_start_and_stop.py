@@ -29,7 +29,7 @@ from tests.cli.processes import (
     terminate_all,
     waiting_pull,
 )
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, has_in_command_line
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, has_in_command_line
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -38,7 +38,7 @@ StartBroker = Callable[..., BrokerProcess]
 
 async def test_a_fresh_data_directory_is_all_it_takes(start_broker: StartBroker, tmp_path: Path) -> None:
     broker = start_broker("--data-dir", str(tmp_path / "made" / "for it"), "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url) as client:
+    async with httpx.AsyncClient(base_url=broker.url, verify=NO_TLS) as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
         assert (await client.get("/readyz")).json() == {"status": "ok"}
         rest = Rest(client, "projects/first")
@@ -79,7 +79,7 @@ async def test_it_stops_at_once_and_leaves_nothing_although_a_pull_waits(
     broker = start_broker("--data-dir", str(data_dir), "--port", "0", "--workers", "2")
     processes = family(broker)
     assert len(processes) > 4
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/stopping")
         await rest.create_topic()
         await rest.create_subscription()

@@ -25,7 +25,7 @@ from broker.db.database_url import check_database_url, with_password, without_pa
 from broker.net.tls.expiry import read_validity
 from tests.cli.fake_postgres import READY, answering_logins
 from tests.cli.processes import complaint, faults
-from tests.fixtures.broker import BrokerProcess, eventually
+from tests.fixtures.broker import PATIENCE_SECONDS, BrokerProcess, eventually
 from tests.fixtures.metrics import Scraped
 from tests.fixtures.tls import Pair, localhost, make_pair, trusting
 
@@ -392,7 +392,7 @@ async def test_new_files_are_used_at_sighup_by_every_process_and_no_connection_i
 async def _until_all_show(broker: BrokerProcess, context: ssl.SSLContext) -> None:
     """Processes hear of it one after the other; which of them accepts is the kernel's choice."""
     in_a_row = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while in_a_row < 20:
             try:
                 async with httpx.AsyncClient(base_url=broker.url, verify=context) as client:

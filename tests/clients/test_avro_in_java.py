@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.servers import Emulator, find_emulator
 from tests.fixtures.avro_cases import DEFINITIONS, JAVA_ACCEPTS, JAVA_REFUSES, MESSAGES, Case
+from tests.fixtures.broker import NO_TLS
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -21,7 +22,9 @@ def emulator() -> Iterator[httpx.Client]:
     server = Emulator(jar, "256m")
     server.start()
     try:
-        with httpx.Client(base_url=f"http://{server.host}:{server.port}/v1/projects/p/", timeout=60) as client:
+        with httpx.Client(
+            base_url=f"http://{server.host}:{server.port}/v1/projects/p/", timeout=60, verify=NO_TLS
+        ) as client:
             yield client
     finally:
         server.stop()

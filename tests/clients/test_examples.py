@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from tests.fixtures.broker import repository
+from tests.fixtures.broker import NO_TLS, repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -104,7 +104,7 @@ def test_examples_leave_nothing_behind(broker_url: str) -> None:
     texts = [path.read_text() for path in EXAMPLES.iterdir() if path.is_file()]
     projects = {name for text in texts for name in re.findall(r"projects/(example-[a-z-]+)", text)}
     assert len(projects) >= len(PROGRAMS) - 1
-    with httpx.Client(base_url=f"{broker_url}/v1/", timeout=60) as client:
+    with httpx.Client(base_url=f"{broker_url}/v1/", timeout=60, verify=NO_TLS) as client:
         for project in projects:
             for kind in ("topics", "subscriptions", "snapshots"):
                 assert client.get(f"projects/{project}/{kind}").json() == {}
@@ -159,7 +159,7 @@ def start_example() -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture
 def demo(broker_url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{broker_url}/v1/projects/demo/", timeout=60) as client:
+    with httpx.Client(base_url=f"{broker_url}/v1/projects/demo/", timeout=60, verify=NO_TLS) as client:
         yield client
 
 

@@ -21,7 +21,7 @@ from broker.app.settings.find import SettingError, asks_for_traces
 from broker.observability.metrics.counters import Counters
 from broker.observability.tracing import start_tracing
 from tests.cli.processes import complaint
-from tests.fixtures.broker import BrokerProcess, Json, Rest, message
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, message
 from tests.fixtures.google import Handler
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.otlp import receiving, value_of
@@ -89,7 +89,7 @@ async def test_a_broker_that_is_stopped_sends_its_last_spans(
     with receiving() as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
         broker = start_broker("--database-url", database_url, "--port", "0")
-        async with httpx.AsyncClient(base_url=broker.url) as client:
+        async with httpx.AsyncClient(base_url=broker.url, verify=NO_TLS) as client:
             rest = Rest(client, "projects/p")
             await rest.create_topic()
             await rest.publish("m")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.fixtures.broker import Json, Rest, text
+from tests.fixtures.broker import PATIENCE_SECONDS, Json, Rest, text
 
 VERBS = [("acknowledge", {}), ("modifyAckDeadline", {"ackDeadlineSeconds": 20})]
 both_calls = pytest.mark.parametrize(("verb", "fields"), VERBS, ids=[verb for verb, _ in VERBS])
@@ -117,7 +117,7 @@ async def test_a_late_ack_counts_while_the_message_is_not_delivered_again(rest: 
     await rest.publish("late", "marker")
     late, marker = await rest.pull()
     await rest.modify_ack_deadline([late, marker], 1)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         (first,) = await rest.pull(max_messages=1, wait=True)
     other = marker if text(first) == "late" else late
     await rest.acknowledge([other])

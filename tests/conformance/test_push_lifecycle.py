@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.fixtures.broker import Json, message, text
+from tests.fixtures.broker import Json, message, sent_again, text
 from tests.fixtures.pushes import Pushes, pushed, side_by_side
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -135,9 +135,9 @@ async def test_switching_again_and_again_under_load_loses_and_doubles_nothing(pu
         done.set()
 
     async def pull() -> None:
+        call = "POST", f"{pushes.rest.subscription()}:pull", {"maxMessages": 50, "returnImmediately": True}
         while not done.is_set():
-            body = {"maxMessages": 50, "returnImmediately": True}
-            response = await pushes.rest.call("POST", f"{pushes.rest.subscription()}:pull", body)
+            response = await sent_again(lambda: pushes.rest.call(*call))
             received = response.json().get("receivedMessages", [])
             assert response.status_code == 200 or response.json()["error"]["status"] == "FAILED_PRECONDITION"
             if received:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.broker import Json, Rest, message, text
+from tests.fixtures.broker import NO_TLS, Json, Rest, message, text
 
 JSON = {"Content-Type": "application/json"}
 
@@ -280,7 +280,7 @@ async def test_any_or_no_credentials_are_accepted(rest: Rest) -> None:
 async def test_many_requests_share_a_connection(rest: Rest, broker_url: str) -> None:
     """D2: errors do not end it."""
     limits = httpx.Limits(max_connections=1)
-    async with httpx.AsyncClient(base_url=broker_url, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=broker_url, limits=limits, verify=NO_TLS) as client:
         ports = set()
         for path in (rest.topic(), rest.topic("missing"), "bogus", rest.topic()):
             response = await client.get(f"/v1/{path}")

@@ -12,6 +12,7 @@ import uvloop
 from broker.core.log import messages
 from broker.db.driver.hot_connection import BULKY_BYTES, HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
+from tests.fixtures.broker import PATIENCE_SECONDS
 from tests.fixtures.log import Log
 from tests.interleavings.steps import execute, open_transaction, until_waiting
 
@@ -130,7 +131,7 @@ def test_so_does_one_whose_server_ends_without_having_read_all_of_them(database_
             unread = asyncio.create_task(connection.run((_PID, {})))
             await asyncio.sleep(0)
             other.execute("SELECT pg_terminate_backend(%s::int, 10000)", (pid,))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             outcomes = await asyncio.gather(asleep, unread, return_exceptions=True)
         assert all(isinstance(outcome, psycopg.OperationalError) for outcome in outcomes)
 

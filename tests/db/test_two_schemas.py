@@ -13,6 +13,7 @@ from broker.db.driver.database import Database
 from broker.db.driver.locks import CLEANING_UP
 from broker.db.driver.notification_seal import read_seal
 from broker.db.driver.notifications import ResourceChanged, listen, notify_resources_changed
+from tests.fixtures.broker import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def test_a_notification_is_heard_in_its_own_schema_alone(three: list[Datab
         async with database.connection() as connection:
             seal = await read_seal(connection)
             await notify_resources_changed(connection, schema=database.schema, seal=seal, names=[name])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         heard = [await anext(announcements) for announcements in listening]
     assert heard == [ResourceChanged(f"of the {which}") for which in ("first", "second", "first")]
     for announcements in listening:

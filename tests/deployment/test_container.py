@@ -15,7 +15,7 @@ import pytest
 from broker.app.settings.fields import NAMES, PREFIX
 from tests.deployment import containerfile
 from tests.deployment.containerfile import Stage
-from tests.fixtures.broker import BrokerProcess, Rest, repository
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, repository
 
 CONTAINER = repository() / "deploy" / "container"
 MOST_MB = 500  # of the image: Debian, Python, the embedded PostgreSQL, protoc and what the broker imports
@@ -99,7 +99,7 @@ def test_its_steps_make_a_broker_in_a_minimal_debian(tmp_path: Path) -> None:
 
 
 async def _deliver(port: int) -> None:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/contained")
         await rest.create_topic()
         await rest.create_subscription()

@@ -21,7 +21,7 @@ async def patiently(call: Callable[[], Any]) -> Any:
             return [await call()]
         return []
 
-    [answer] = await eventually(answered, seconds=60)
+    [answer] = await eventually(answered)
     return answer
 
 

@@ -14,7 +14,7 @@ import psycopg
 
 from tests.durability.push_history import Fault
 from tests.durability.push_workload import HEALED, PushWorkload
-from tests.fixtures.broker import BrokerProcess
+from tests.fixtures.broker import NO_TLS, BrokerProcess
 
 STOPPED_SECONDS = 6.0  # longer than a process is missed
 LONG_STOPPED_SECONDS = 16.0  # longer than what it has out is leased
@@ -96,7 +96,10 @@ class Faults:
         self._note("database", began)
 
     async def _until_ready(self) -> None:
-        async with httpx.AsyncClient(base_url=self.broker.url, timeout=30) as client, asyncio.timeout(30):
+        async with (
+            httpx.AsyncClient(base_url=self.broker.url, timeout=30, verify=NO_TLS) as client,
+            asyncio.timeout(30),
+        ):
             while True:
                 try:
                     if (await client.get("/readyz")).status_code == 200:

@@ -12,7 +12,7 @@ from broker.db.driver.hot_connection import UNANSWERED_SECONDS
 from broker.db.embedded.cluster import Cluster
 from tests.cli.processes import faults
 from tests.durability.workload import Workload
-from tests.fixtures.broker import BrokerProcess
+from tests.fixtures.broker import PATIENCE_SECONDS, BrokerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -93,7 +93,7 @@ async def test_nothing_is_lost_when_the_database_refuses_connections_for_a_while
             await asyncio.sleep(seconds)
             assert workload.history.failures["UNAVAILABLE"] > failed + 25 * seconds
             await asyncio.to_thread(cluster.open)
-            async with asyncio.timeout(10):  # whatever the time it was away
+            async with asyncio.timeout(PATIENCE_SECONDS):  # whatever the time it was away
                 await workload.until(answered=300, acked=300)
         assert set(workload.history.failures) == {"UNAVAILABLE"}
         await workload.drain()

@@ -78,7 +78,7 @@ async def test_each_message_comes_once_whatever_is_killed(start_broker: StartBro
             listed = await patiently(lambda: rest.ok("GET", f"{rest.topic()}/scheduled"))
             return "scheduledMessages" not in listed
 
-        await eventually(all_came, seconds=60)
+        await eventually(all_came)
         came: list[Json] = []
         while received := await patiently(lambda: rest.pull(max_messages=1000)):
             came += [each["message"] for each in received]

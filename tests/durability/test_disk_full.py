@@ -9,7 +9,7 @@ from tests.cli.processes import faults
 from tests.faults.disk import can_mount
 from tests.faults.machine_faults import begin_another_file
 from tests.faults.world import World
-from tests.fixtures.broker import Rest, eventually, message
+from tests.fixtures.broker import NO_TLS, Rest, eventually, message
 
 _BODY = "x" * 200_000
 _ENOUGH = 200  # of them: a file that is there already may have room for a few
@@ -27,7 +27,7 @@ async def test_what_was_answered_is_there_when_the_disk_has_capacity_again(tmp_p
         pytest.skip("no file system can be mounted here")
     async with World(tmp_path / "data", disk=True).running() as world:
         [broker] = world.brokers
-        async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
             rest = Rest(client, "projects/full")
             await rest.create_topic()
             await rest.create_subscription()
@@ -47,7 +47,7 @@ async def test_what_was_answered_is_there_when_the_disk_has_capacity_again(tmp_p
             async def stored() -> list[str]:
                 return (await _publish(rest))[1]
 
-            published += await eventually(stored, seconds=60)
+            published += await eventually(stored)
             await world.until_ready()
             received = [one["message"]["messageId"] for one in await rest.drain()]
         assert set(published) <= set(received)

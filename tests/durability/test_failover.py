@@ -8,7 +8,7 @@ import pytest
 
 from broker.db.schema import migrations
 from tests.durability.workload import Workload
-from tests.fixtures.broker import BrokerProcess
+from tests.fixtures.broker import NO_TLS, BrokerProcess
 from tests.fixtures.standby import Pair, standing_by
 
 StartBroker = Callable[..., BrokerProcess]
@@ -53,7 +53,7 @@ async def test_nothing_that_was_answered_is_lost(start_broker: StartBroker, pair
 async def test_what_the_standby_does_not_have_is_not_answered(start_broker: StartBroker, pair: Pair) -> None:
     broker = start_broker("--database-url", pair.url, "--port", "0")
     topic = "/v1/projects/failover/topics/orders"
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         (await client.put(topic)).raise_for_status()
         await asyncio.to_thread(pair.standby.kill)
         body = {"messages": [{"data": "eA=="}]}

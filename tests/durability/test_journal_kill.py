@@ -19,7 +19,7 @@ import pytest
 
 from broker.db.embedded.cluster import Cluster
 from broker.db.embedded.roles import ROLE, SUPERUSER
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import NO_TLS, PATIENCE_SECONDS, BrokerProcess, Rest, eventually
 from tests.fixtures.relay import relayed
 
 StartBroker = Callable[..., BrokerProcess]
@@ -61,7 +61,7 @@ class Moment:
         raise ConnectionResetError
 
     async def until_held(self, count: int) -> None:
-        async with self._held, asyncio.timeout(30):
+        async with self._held, asyncio.timeout(PATIENCE_SECONDS):
             await self._held.wait_for(lambda: self._count >= count)
 
     def drop(self) -> None:
@@ -136,7 +136,7 @@ class Scene:
             async def done(ask: Callable[[], Any] = again) -> bool:
                 return bool((await ask()).status_code == 200)
 
-            await eventually(done, seconds=30)
+            await eventually(done)
 
     async def _backends(self) -> list[Any]:
         return await self.rows("SELECT pid FROM pg_stat_activity WHERE usename = %s", ROLE)
@@ -188,7 +188,7 @@ def scene(start_broker: StartBroker, data_dir: Path) -> Callable[..., Any]:
             async with relayed(cluster.url) as relay:
                 relay.passing = moment
                 broker = await asyncio.to_thread(start_broker, "--database-url", relay.url, "--port", "0", env=env)
-                async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+                async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
                     scene = Scene(broker, client, cluster, moment)
                     await scene.begin()
                     yield scene
@@ -233,7 +233,7 @@ async def _told_once(scene: Scene, *, was_made: bool) -> None:
     async def forwarded() -> bool:
         return await scene.dead_letters() > 0
 
-    await eventually(forwarded, seconds=30)
+    await eventually(forwarded)
     assert (await scene.dead_letters(), await scene.reported(scene.dead, "DEAD_LETTERED")) == (1, 1)
 
 

@@ -89,7 +89,7 @@ async def _give_up(rest: Rest) -> None:
         position = await rest.ok("GET", f"{rest.subscription('dead-sub')}/snapshot")
         return int(position["undeliveredMessages"]) == MESSAGES
 
-    await eventually(given_up, seconds=60)
+    await eventually(given_up)
 
 
 async def _let_go(rest: Rest, data_dir: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from tests.fixtures.broker import BrokerProcess, Rest, message, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, message, text
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes, new_project, pushed
 
@@ -22,8 +22,8 @@ async def test_brokers_on_one_database_push_each_message_once(
     second = start_broker("--database-url", database_url, "--port", "0")
     project = new_project()
     async with (
-        httpx.AsyncClient(base_url=first.url, timeout=60) as one,
-        httpx.AsyncClient(base_url=second.url, timeout=60) as other,
+        httpx.AsyncClient(base_url=first.url, timeout=60, verify=NO_TLS) as one,
+        httpx.AsyncClient(base_url=second.url, timeout=60, verify=NO_TLS) as other,
     ):
         sides = [Pushes(Rest(client, project), push_sink) for client in (one, other)]
         await sides[0].rest.create_topic()

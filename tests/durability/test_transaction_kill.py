@@ -99,7 +99,7 @@ async def test_what_is_committed_comes_once_and_in_order_whoever_is_killed(
                 cursor = await session.execute(f"SELECT count(*)::int FROM {DEFAULT_SCHEMA}.outbox")
                 return await cursor.fetchone() == (0,)
 
-        await eventually(is_relayed, seconds=60)
+        await eventually(is_relayed)
         came = await _come(rest)
     for key in KEYS[:2]:
         assert list(came[key].values()) == application.committed[key]

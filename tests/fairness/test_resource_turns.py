@@ -7,7 +7,7 @@ import pytest
 from broker.fairness.resource_turns import MOST_PAUSE_SECONDS, ResourceTurns
 from broker.fairness.tenants import Tenants
 from broker.model.errors import Unavailable
-from tests.fixtures.broker import eventually
+from tests.fixtures.broker import PATIENCE_SECONDS, eventually
 
 GREEDY, GOOD = "projects/greedy", "projects/good"
 
@@ -153,7 +153,7 @@ async def test_a_caller_that_leaves_gives_back_its_turn(moment: str) -> None:
     assert calls.begun == ([GREEDY] if moment == "is under way" else [])
     leaving.cancel()
     await settled()
-    async with asyncio.timeout(5), turns.of(GREEDY):
+    async with asyncio.timeout(PATIENCE_SECONDS), turns.of(GREEDY):
         pass
     assert turns._capacity.total == 0
     assert turns._turns.under_way == len(turns._turns) == 0

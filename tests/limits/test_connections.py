@@ -49,10 +49,10 @@ async def test_good_clients_are_served_beside_a_thousand_connections_that_want_n
         async with many_calling(broker.url, MANY) as callers:
             for caller in callers:
                 await caller.send_all(said)
-            await eventually(lambda: open_files(broker) >= MANY, seconds=60)
+            await eventually(lambda: open_files(broker) >= MANY)
             async with good_client(broker):  # new ones too
                 assert rss(broker) - before < 100 * MEGABYTE
-        await eventually(lambda: open_files(broker) < 100, seconds=60)
+        await eventually(lambda: open_files(broker) < 100)
 
 
 async def test_connections_that_come_and_go_leave_nothing(broker: BrokerProcess) -> None:

@@ -18,7 +18,7 @@ import pytest
 from broker.api.generated import messages
 from broker.net.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.api.grpc.wire import Peer, packed
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
 from tests.limits.conftest import MEGABYTE, Memory, good_client
 from tests.limits.crowd import RESOURCE_EXHAUSTED, call_headers, connect
 
@@ -32,7 +32,7 @@ CAPACITY = (
 
 @pytest.fixture
 async def rest(broker: BrokerProcess, project: str) -> AsyncIterator[Rest]:
-    async with httpx.AsyncClient(base_url=broker.url, timeout=120) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=120, verify=NO_TLS) as client:
         rest = Rest(client, project)
         await rest.create_topic()
         await rest.create_subscription()
@@ -78,7 +78,7 @@ async def patient_client(rest: Rest) -> AsyncIterator[PatientClient]:
     try:
         yield client
         before = client.stored
-        await eventually(lambda: client.has_stored(before + 2), seconds=60)
+        await eventually(lambda: client.has_stored(before + 2))
     finally:
         client.running.cancel()
         await asyncio.gather(client.running, return_exceptions=True)
@@ -182,7 +182,7 @@ async def test_readers_who_do_not_take_their_answers_are_bounded(broker: BrokerP
             refusals.add(answer.status_code)
             return answer.status_code == 503
 
-        await eventually(is_refused, seconds=60)
+        await eventually(is_refused)
         await rest.publish("publishes go on")
         for peer in readers:
             peer.writer.close()

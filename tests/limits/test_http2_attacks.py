@@ -13,7 +13,7 @@ import pytest
 from broker.api.generated import messages
 from broker.net.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, settings, window_update
 from tests.api.grpc.wire import Peer, packed
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import NO_TLS, PATIENCE_SECONDS, BrokerProcess, Rest, eventually
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import Crowd, call_headers, connect
 from tests.net.test_floods import FLOODS
@@ -26,7 +26,7 @@ CAPACITY = 300 * MEGABYTE  # what the process may grow by in any of these
 
 @pytest.fixture
 async def rest(broker: BrokerProcess, project: str) -> AsyncIterator[Rest]:
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         yield Rest(client, project)
 
 
@@ -62,7 +62,7 @@ async def _flood(url: str, make: Callable[[Peer, int], bytes]) -> list[int]:
                 await peer.writer.drain()
                 await asyncio.sleep(0)
         peer.writer.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             codes += await reading
     return codes
 
@@ -80,7 +80,7 @@ async def _flood_unread(url: str, frames: bytes) -> None:
     peer = await connect(url)
     peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
     with contextlib.suppress(ConnectionError):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 peer.send(frames)
                 await peer.writer.drain()
@@ -204,7 +204,7 @@ async def _converse(url: str, sent: bytes, dice: random.Random) -> None:
             if cut < 100 and dice.random() < 0.02:
                 await asyncio.sleep(0)
         writer.write_eof()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await reader.read(65_536):
                 pass
     writer.close()

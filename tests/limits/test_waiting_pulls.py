@@ -10,7 +10,7 @@ import pytest
 from broker.api.generated import messages
 from broker.db.schema.tables import subscriptions
 from broker.fairness.shared_capacity import SharedCapacity
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import UNAVAILABLE, Call, Crowd
 
@@ -23,7 +23,7 @@ PATIENCE = 300.0  # for ten thousand of anything; only a hang takes so long
 
 @pytest.fixture
 async def rest(broker: BrokerProcess, project: str) -> AsyncIterator[Rest]:
-    async with httpx.AsyncClient(base_url=broker.url, timeout=PATIENCE) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=PATIENCE, verify=NO_TLS) as client:
         yield Rest(client, project)
 
 
@@ -105,7 +105,7 @@ async def test_a_thousand_connections_with_a_pull_each_wait_and_leave_again(
     for number in range(2):
         async with (
             good_client(broker),
-            httpx.AsyncClient(base_url=broker.url, timeout=None, limits=limits) as client,
+            httpx.AsyncClient(base_url=broker.url, timeout=None, limits=limits, verify=NO_TLS) as client,
         ):
             waiting = Rest(client, project)
             pulls = [asyncio.create_task(waiting.pull(wait=True)) for _ in range(1_000)]

@@ -24,6 +24,7 @@ from broker.db.driver.database import Database
 from broker.features.delayed.rows import find_scheduled_shards
 from broker.net.first_bytes import MakeProtocol
 from broker.net.uvicorn_server import UvicornServer
+from tests.fixtures.broker import NO_TLS
 
 T = TypeVar("T")
 
@@ -80,8 +81,8 @@ class RunningBroker:
                 assert self._ready.wait(30)
                 assert self._server.started
                 with (
-                    httpx.Client(base_url=url, timeout=60) as first,
-                    httpx.Client(base_url=url, timeout=60) as second,
+                    httpx.Client(base_url=url, timeout=60, verify=NO_TLS) as first,
+                    httpx.Client(base_url=url, timeout=60, verify=NO_TLS) as second,
                 ):
                     self.client, self.second_client = first, second
                     yield self

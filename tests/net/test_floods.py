@@ -15,6 +15,7 @@ from broker.net.http2 import connection, outgoing, patience, rotation
 from broker.net.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, window_update
 from broker.net.http2.headers import HeaderDecoder, encode_headers
 from tests.api.grpc.wire import Peer, Served, Service, make_api, packed, request_headers, serving, until
+from tests.fixtures.broker import PATIENCE_SECONDS
 from tests.net.test_http2_fuzz import Sink
 
 END = Flag.END_HEADERS | Flag.END_STREAM
@@ -251,7 +252,7 @@ async def test_who_does_not_begin_is_cut_off_even_if_it_goes_on_to_send(sent: by
         for at in range(len(sent)):
             peer.send(sent[at : at + 1])
             await asyncio.sleep(0.001)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with contextlib.suppress(ConnectionError):
                 while await peer.reader.read(1_000):
                     pass
@@ -259,7 +260,7 @@ async def test_who_does_not_begin_is_cut_off_even_if_it_goes_on_to_send(sent: by
 
 
 async def _talk(peer: Peer) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             peer.send(frame(Kind.PING, Flag.ACK, 0, b"\0" * 8))
             await peer.writer.drain()

@@ -13,7 +13,7 @@ from broker.app.config import AppConfig
 from broker.net.http2.frames import Code, Flag, Kind, frame
 from broker.net.tls.material import ServerTls, TlsMaterial
 from tests.api.grpc.wire import Peer
-from tests.fixtures.broker import NO_TLS, Json, Rest, message, text
+from tests.fixtures.broker import NO_TLS, PATIENCE_SECONDS, Json, Rest, message, text
 from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.tls import localhost, trusting
@@ -110,7 +110,7 @@ async def test_events_come_in_parts_and_end_with_the_reader(rest: Rest) -> None:
         lines = stream.aiter_lines()
         assert await anext(lines) == ": alive"
         await rest.publish("seen")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not (line := await anext(lines)).startswith("data: "):
                 pass
         assert json.loads(line.removeprefix("data: "))["data"] == message("seen")["data"]

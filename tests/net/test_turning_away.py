@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from broker.net.turning_away import turning_away
+from tests.fixtures.broker import PATIENCE_SECONDS
 
 _REQUEST = b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -33,5 +34,5 @@ async def test_a_connection_at_the_end_is_answered_or_left_for_whoever_serves_ne
 
 async def _first_bytes(client: socket.socket) -> bytes:
     client.setblocking(False)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return await asyncio.get_running_loop().sock_recv(client, 100)

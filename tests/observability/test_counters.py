@@ -10,7 +10,7 @@ import pytest
 
 from broker.app.broker import Broker
 from tests.fixtures.access import StoppedClock
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
 from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.fixtures.metrics import Scraped, scrape, scrape_url
 from tests.fixtures.push_sink import PushSink
@@ -148,7 +148,9 @@ async def test_a_scrape_speaks_for_all_workers_and_no_counter_goes_back_when_one
     arguments = ["--port", "0", "--workers", "2", "--metrics-port", str(port)]
     broker = start_broker("--database-url", database_url, *arguments)
     alone = f"http://127.0.0.1:{port}"
-    async with httpx.AsyncClient(base_url=broker.url, limits=httpx.Limits(max_keepalive_connections=0)) as client:
+    async with httpx.AsyncClient(
+        base_url=broker.url, limits=httpx.Limits(max_keepalive_connections=0), verify=NO_TLS
+    ) as client:
         rest = Rest(client, project)
         await rest.create_topic()
         for killed in (False, True):

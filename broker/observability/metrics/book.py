@@ -290,7 +290,14 @@ def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, series
 
 
 def _new_file(size: int) -> int:
-    """Creates a file without a name; unused parts of it take no room.  Returns its descriptor."""
+    """Creates a file without a name; unused parts of it take no room.  Returns its descriptor.
+
+    It is in memory where the system has such files: on a disk the first write to each page waits for its journal.
+    """
+    if hasattr(os, "memfd_create"):
+        in_memory = os.memfd_create("counters")
+        os.ftruncate(in_memory, size)
+        return in_memory
     with tempfile.TemporaryFile() as file:
         file.truncate(size)
         return os.dup(file.fileno())

@@ -12,7 +12,7 @@ import pytest
 from broker.api.generated import messages
 from broker.net.http2.frames import Code, Flag, Kind, frame, reset
 from tests.api.grpc.wire import REQUEST, Peer, packed
-from tests.fixtures.broker import BrokerProcess, Rest
+from tests.fixtures.broker import PATIENCE_SECONDS, BrokerProcess, Rest
 from tests.fixtures.grpc import GrpcRest, channel_to
 
 PULL = [(n, b"/google.pubsub.v1.Subscriber/Pull" if n == b":path" else v) for n, v in REQUEST]
@@ -79,7 +79,7 @@ async def test_messages_that_the_caller_did_not_take_are_there_for_others_at_onc
         peer.send(reset(1, Code.CANCEL))
     else:
         peer.writer.transport.abort()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         received = await rest.pull(wait=True)
     assert len(received) == 2
     assert {m["deliveryAttempt"] for m in received} == {1}
@@ -104,7 +104,7 @@ async def test_a_pull_waits_for_its_first_message(rest: Rest, over_grpc: GrpcRes
     pull = asyncio.ensure_future(over_grpc.pull(wait=True))
     await asyncio.sleep(0.3)
     await rest.publish("at last")
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert len(await pull) == 1
 
 
@@ -126,7 +126,7 @@ async def test_a_broker_that_stops_answers_what_is_in_flight(
         assert await pull == []
         goaway = await idle.next_of(Kind.GOAWAY)
         assert goaway.payload[4:8] == b"\0\0\0\0"  # NO_ERROR
-        assert await asyncio.to_thread(broker.process.wait, 8) == 0
+        assert await asyncio.to_thread(broker.process.wait, PATIENCE_SECONDS) == 0
         broker.stop()
         assert not [line for line in broker.log if "Traceback" in line or " ERROR " in line], broker.log
         idle.writer.close()

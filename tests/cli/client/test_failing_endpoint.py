@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.cli.client.terminal import Terminal
-from tests.fixtures.broker import BrokerProcess, Json
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Json
 from tests.fixtures.push_sink import PushSink
 
 PROJECT = "projects/outage"
@@ -21,7 +21,7 @@ def failing(clone: Callable[[], AbstractContextManager[str]], push_sink: PushSin
     with clone() as database_url:
         options = ("--port", "0", "--push-failing-after", "0")
         broker = BrokerProcess("--database-url", database_url, *options).wait_until_ready()
-        with httpx.Client(base_url=f"{broker.url}/v1/{PROJECT}") as client:
+        with httpx.Client(base_url=f"{broker.url}/v1/{PROJECT}", verify=NO_TLS) as client:
             client.put("/topics/parcels", json={})
             config = {"pushEndpoint": f"{push_sink.url}/status/400/secret?token=secret"}
             topic = f"{PROJECT}/topics/parcels"

@@ -10,7 +10,7 @@ import pytest
 
 from broker.core.context.wake_ups import WakeUps
 from broker.db.driver.database import Database
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, text
 from tests.fixtures.database import in_schema
 from tests.fixtures.relay import relayed
 
@@ -39,7 +39,9 @@ async def two(database_url: str, start_broker: StartBroker, project: str) -> Asy
             arguments = ("--database-url", url, "--port", "0")
             broker = await asyncio.to_thread(start_broker, *arguments)
             await eventually(lambda broker=broker: any("The database has no LISTEN" in line for line in broker.log))
-            client = await stack.enter_async_context(httpx.AsyncClient(base_url=broker.url, timeout=60))
+            client = await stack.enter_async_context(
+                httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS)
+            )
             rests.append(Rest(client, project))
         yield rests
 

@@ -17,7 +17,7 @@ from broker.core.expiration.subscription_activity import SubscriptionActivity
 from broker.core.expiration.subscription_expirer import SubscriptionExpirer
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
 from tests.fixtures.core import make_core
 
 StartBroker = Callable[..., BrokerProcess]
@@ -54,7 +54,7 @@ class Served:
 async def served(start_broker: StartBroker, database_url: str, project: str) -> AsyncIterator[Served]:
     env = {"BROKER_PULL_WAIT_SECONDS": "0.05"}
     broker = start_broker("--database-url", database_url, "--port", "0", env=env)
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         yield Served(broker, Rest(client, project), database_url)
 
 

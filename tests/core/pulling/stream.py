@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 from grpc import aio
 
 from broker.api.generated.messages import StreamingPullRequest, StreamingPullResponse
-from tests.fixtures.broker import Json, Rest
+from tests.fixtures.broker import PATIENCE_SECONDS, Json, Rest
 
 PATH = "/google.pubsub.v1.Subscriber/StreamingPull"
-PATIENCE = 10.0  # seconds that something which should happen at once may take on a machine that is busy
 A_WHILE = 0.2  # seconds in which what should not happen would show
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
 
@@ -110,7 +109,7 @@ class Stream:
             with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):  # it may have ended meanwhile
                 await self.ack(came)
 
-    async def until(self, condition: Callable[[], Any], *, seconds: float = PATIENCE) -> None:
+    async def until(self, condition: Callable[[], Any], *, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for something that comes on this stream."""
         try:
             async with asyncio.timeout(seconds):
@@ -121,14 +120,14 @@ class Stream:
         except TimeoutError:
             raise AssertionError(f"it did not come; there were {[m.text for m in self.received][:50]}") from None
 
-    async def take(self, count: int = 1, *, seconds: float = PATIENCE) -> list[Received]:
+    async def take(self, count: int = 1, *, seconds: float = PATIENCE_SECONDS) -> list[Received]:
         """The next messages, once there are `count`, and no others that came."""
         await self.until(lambda: len(self.received) >= self._taken + count, seconds=seconds)
         taken = self.received[self._taken : self._taken + count]
         self._taken += count
         return taken
 
-    async def take_texts(self, count: int = 1, *, seconds: float = PATIENCE) -> list[str]:
+    async def take_texts(self, count: int = 1, *, seconds: float = PATIENCE_SECONDS) -> list[str]:
         return [message.text for message in await self.take(count, seconds=seconds)]
 
     async def has_no_more(self, *, seconds: float = A_WHILE) -> None:
@@ -137,7 +136,7 @@ class Stream:
         assert [message.text for message in self.received[self._taken :]] == []
         assert self.end is None, self.end
 
-    async def ended(self, *, seconds: float = PATIENCE) -> Ended:
+    async def ended(self, *, seconds: float = PATIENCE_SECONDS) -> Ended:
         async with asyncio.timeout(seconds):
             await asyncio.shield(self.reader)
         assert self.end is not None
@@ -245,7 +244,7 @@ class Streams:
         self._opened.append(stream)
         first: Json = {
             "subscription": self.rest.subscription(name),
-            "stream_ack_deadline_seconds": 60,
+            "stream_ack_deadline_seconds": 600,
             "protocol_version": 1,
         }
         first = {key: value for key, value in (first | fields).items() if value is not None}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.core.pulling.stream import Properties, Stream, Streams, numbered
-from tests.fixtures.broker import eventually, message, text
+from tests.fixtures.broker import PATIENCE_SECONDS, eventually, message, text
 
 
 async def test_a_backlog_and_what_is_published_later_arrive_in_order(streams: Streams) -> None:
@@ -249,7 +249,7 @@ async def _until_seen(streams: Streams, stream: Stream, seen: Any) -> None:
         await stream.ack([came])
         return bool(seen(came))
 
-    await eventually(shows, seconds=5)
+    await eventually(shows)
 
 
 async def test_an_open_stream_turns_exactly_once(streams: Streams) -> None:
@@ -349,7 +349,7 @@ async def test_a_stream_and_a_puller_share_a_subscription(streams: Streams) -> N
             published.extend(numbered(500, first))
             await streams.rest.publish(*numbered(500, first))
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(publish(), pull())
     assert sorted(pulled + [m.text for m in stream.received]) == sorted(published)
     assert pulled

@@ -12,7 +12,7 @@ from broker.net.http2.frames import Kind, window_update
 from tests.cli.processes import faults
 from tests.core.pulling.raw import STREAM, RawStreams, status_of
 from tests.core.pulling.stream import Stream, Streams, numbered
-from tests.fixtures.broker import BrokerProcess, Rest
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest
 
 NOT_FOUND = 5  # gRPC's number of it
 
@@ -137,7 +137,7 @@ async def test_a_broker_that_stops_ends_its_streams_unavailable(
     """At once, whatever their state; what they were given is not lost."""
     with clone() as database_url:
         broker = start_broker("--database-url", database_url, "--port", "0")
-        async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
             streams = Streams(broker.url, Rest(client, project))
             await streams.subscribe()
             full = await _full(streams)
@@ -150,7 +150,7 @@ async def test_a_broker_that_stops_ends_its_streams_unavailable(
         broker.stop()
         assert faults(broker) == []
         again = start_broker("--database-url", database_url, "--port", "0")
-        async with httpx.AsyncClient(base_url=again.url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=again.url, timeout=60, verify=NO_TLS) as client:
             rest = Rest(client, project)
             await rest.acknowledge([{"ackId": m.ack_id} for m in (*full.received, *idle.received)])
             assert await rest.drain() == []

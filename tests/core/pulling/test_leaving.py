@@ -7,7 +7,7 @@ import pytest
 
 from broker.net.http2.frames import Flag, Kind, frame, window_update
 from tests.core.pulling.raw import STREAM, RawStreams, leave, received_by
-from tests.core.pulling.stream import A_WHILE, PATIENCE, Ended, Streams, numbered
+from tests.core.pulling.stream import A_WHILE, Ended, Streams, numbered
 from tests.fixtures.broker import eventually
 
 OK = Ended("OK", "")
@@ -164,7 +164,7 @@ async def test_what_was_handed_over_comes_to_another_stream_at_its_deadline_and_
     else:
         await broken.half_close()
     await broken.ended()
-    came = await other.take(3, seconds=PATIENCE)
+    came = await other.take(3)
     assert sorted(m.text for m in came) == numbered(3)
     assert min(m.at for m in came) - before >= 1
     await other.has_no_more()

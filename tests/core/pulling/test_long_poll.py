@@ -20,7 +20,7 @@ from broker.db.driver.database import Database
 from broker.model.delivery import Delivery, DeliveryRequest
 from broker.model.errors import Unavailable
 from broker.model.subscription import Subscription
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
 from tests.fixtures.claims import pull_claims
 from tests.fixtures.core import make_core
 from tests.fixtures.log import Log, add_subscription
@@ -233,7 +233,7 @@ async def test_waiting_callers_are_answered_with_500_and_the_log_has_the_fault(
     start_broker: Callable[..., BrokerProcess], log: Log, database_url: str
 ) -> None:
     broker = start_broker("--database-url", database_url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/p")
         await log.execute("UPDATE subscriptions SET message_retention = '3000 years'")
         pull = f"{log.subscription.name}:pull"

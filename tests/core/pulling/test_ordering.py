@@ -13,7 +13,7 @@ import pytest
 
 from tests.core.pulling.reference import Reference
 from tests.core.pulling.stream import Received, Stream, Streams
-from tests.fixtures.broker import eventually, message
+from tests.fixtures.broker import PATIENCE_SECONDS, eventually, message
 
 
 async def _subscribe(streams: Streams, **fields: Any) -> None:
@@ -279,7 +279,7 @@ async def test_many_keys_are_worked_off_by_two_streams_in_order(streams: Streams
                 await settle(stream, stream.received[done])
                 done += 1
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(*map(work, opened))
     assert not faults, faults
     assert all(stream.received for stream in opened)

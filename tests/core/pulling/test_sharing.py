@@ -52,7 +52,7 @@ async def test_two_hundred_streams_share_a_backlog_evenly(streams: Streams) -> N
     for stream in opened:
         stream.acks_at_once = True
     await asyncio.gather(*(stream.ack(stream.received) for stream in opened))
-    await eventually(lambda: sum(_counts(opened)) >= count, seconds=60)
+    await eventually(lambda: sum(_counts(opened)) >= count)
     _assert_each_once(opened, count)
     counts = sorted(_counts(opened))
     assert counts[0] >= 0.5 * count / 200, counts
@@ -151,7 +151,7 @@ async def test_a_client_that_breaks_off_and_opens_its_next_stream_in_one_breath_
     await streams.rest.publish(*numbered(5))
     first: dict[str, Any] = {
         "subscription": streams.rest.subscription(),
-        "stream_ack_deadline_seconds": 60,
+        "stream_ack_deadline_seconds": 600,
         "client_id": "worker",
         "max_outstanding_messages": 2,
     }

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes, new_project
 
@@ -69,7 +69,7 @@ def denying(
 
 
 async def pushes_of(broker: BrokerProcess, push_sink: PushSink) -> AsyncIterator[Pushes]:
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, new_project())
         await rest.create_topic()
         yield Pushes(rest, push_sink)

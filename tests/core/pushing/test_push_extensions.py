@@ -288,7 +288,7 @@ async def test_a_breaker_opens_tries_once_and_closes_after_a_success(pushes: Pus
     async def one_waits() -> bool:
         return any(request.ended is None for request in await pushes.sink.requests(path))
 
-    await eventually(one_waits, seconds=30)
+    await eventually(one_waits)
     status = await until_state(pushes, "HALF_OPEN")
     assert status["circuitBreaker"]["consecutiveFailures"] == 3
     await asyncio.sleep(SETTLED)
@@ -371,7 +371,7 @@ async def test_the_status_shows_what_is_outstanding(pushes: Pushes) -> None:
     async def shown() -> bool:
         return (await pushes.status()).get("outstandingRequests") == 1
 
-    await eventually(shown, seconds=5)
+    await eventually(shown)
     status = await pushes.status()
     assert status["state"] == "ACTIVE"
     assert status["window"] >= 1

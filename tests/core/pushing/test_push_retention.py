@@ -7,7 +7,7 @@ import httpx
 
 from broker.core.log.partitions import make_partitions_ahead
 from broker.db.driver.database import Database
-from tests.fixtures.broker import BrokerProcess, Rest
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest
 from tests.fixtures.log import add_subscription, make_log
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
@@ -25,7 +25,7 @@ async def test_a_message_past_its_retention_is_not_pushed(
         await add_subscription(transaction, log.topic, "keeps", then)
     await log.publish("old")
     broker = start_broker("--database-url", database_url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         pushes = Pushes(Rest(client, "projects/p"), push_sink)
         body = {"subscription": {"messageRetentionDuration": "600s"}, "updateMask": "messageRetentionDuration"}
         await pushes.rest.ok("PATCH", pushes.rest.subscription("t-sub"), body)

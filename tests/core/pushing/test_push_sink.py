@@ -7,6 +7,7 @@ import uuid
 import httpx
 import pytest
 
+from tests.fixtures.broker import NO_TLS
 from tests.fixtures.push_sink import PushSink
 
 
@@ -16,7 +17,7 @@ def mine() -> str:
 
 
 async def test_a_request_is_remembered_as_it_came(push_sink: PushSink, mine: str) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=NO_TLS) as client:
         answer = await client.post(f"{push_sink.url}/status/418/{mine}?a=b", content=b"body", headers={"X-A": "b"})
     assert answer.status_code == 418
     [request] = await push_sink.wait_for(f"/status/418/{mine}", 1, ended=True)
@@ -30,14 +31,14 @@ async def test_a_request_is_remembered_as_it_came(push_sink: PushSink, mine: str
 
 async def test_a_path_can_be_programmed(push_sink: PushSink, mine: str) -> None:
     await push_sink.program(f"/{mine}", "/status/500", "/body/200/%7B%7D", "/status/204")
-    async with httpx.AsyncClient(base_url=push_sink.url) as client:
+    async with httpx.AsyncClient(base_url=push_sink.url, verify=NO_TLS) as client:
         answers = [await client.post(f"/{mine}") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [500, 200, 204, 204]
     assert answers[1].text == "{}"
 
 
 async def test_a_gate_holds_requests_until_it_is_opened(push_sink: PushSink, mine: str) -> None:
-    async with httpx.AsyncClient(base_url=push_sink.url) as client:
+    async with httpx.AsyncClient(base_url=push_sink.url, verify=NO_TLS) as client:
         waiting = asyncio.gather(*(client.post(f"/gate/{mine}/x") for _ in range(3)))
         await push_sink.wait_for(f"/gate/{mine}/x", 3)
         assert not waiting.done()

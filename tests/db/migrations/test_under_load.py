@@ -22,7 +22,7 @@ from tests.db.migrations.revisions import (
     with_contract,
     with_revisions,
 )
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
 
 PATIENCE = Patience(lock_seconds=0.3, pause_seconds=0.5)
 
@@ -60,7 +60,7 @@ class Load:
     async def three_more(self) -> None:
         """Until three more publishes have been answered."""
         before = len(self.published)
-        await eventually(lambda: len(self.published) >= before + 3, seconds=40)
+        await eventually(lambda: len(self.published) >= before + 3)
 
 
 async def test_publishes_go_on_while_a_migration_waits_and_when_it_is_done(
@@ -71,7 +71,7 @@ async def test_publishes_go_on_while_a_migration_waits_and_when_it_is_done(
 ) -> None:
     directory = with_revisions(tmp_path, ADD_COLUMNS, BUILD_INDEXES)
     broker = start_broker("--database-url", database_url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         load = Load(Rest(client, "projects/upgrade"))
         await load.rest.create_topic()
         await load.rest.create_subscription()
@@ -81,7 +81,7 @@ async def test_publishes_go_on_while_a_migration_waits_and_when_it_is_done(
             migrating = asyncio.create_task(
                 asyncio.to_thread(migrations.upgrade, database_url, directory=directory, patience=PATIENCE)
             )
-            await eventually(lambda: "tries again" in caplog.text, seconds=40)
+            await eventually(lambda: "tries again" in caplog.text)
             await load.three_more()  # the migration's wait is over for now, the lock still held
             assert not migrating.done()
         assert await migrating == made_up(2)
@@ -101,7 +101,7 @@ async def test_what_a_running_broker_needs_is_not_taken_away_and_it_loses_nothin
     """A broker that does not know a revision serves on while it is refused; once it has stopped it goes through."""
     directory = with_contract(tmp_path, 'op.execute("ALTER TABLE topics DROP COLUMN settings")')
     broker = start_broker("--database-url", database_url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         load = Load(Rest(client, "projects/contract"))
         await load.rest.create_topic()
         await load.rest.create_subscription()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from tests.fixtures.broker import BrokerProcess, Rest, text
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, text
 
 
 async def _subscription(rest: Rest, **policy: object) -> None:
@@ -79,7 +79,7 @@ async def test_fewer_attempts_can_be_allowed_and_one_failure_is_then_enough(
     start_broker: Callable[..., BrokerProcess], database_url: str, project: str
 ) -> None:
     allowing = start_broker("--database-url", database_url, "--port", "0", "--min-delivery-attempts", "1")
-    async with httpx.AsyncClient(base_url=allowing.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=allowing.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, project)
         await _subscription(rest, maxDeliveryAttempts=1)
         await rest.publish("poison")
@@ -90,7 +90,7 @@ async def test_fewer_attempts_can_be_allowed_and_one_failure_is_then_enough(
         assert await rest.pull() == []
     allowing.stop()
     strict = start_broker("--database-url", database_url, "--port", "0")
-    async with httpx.AsyncClient(base_url=strict.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=strict.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, project)
         labelled = {"subscription": {"labels": {"a": "b"}}, "updateMask": "labels"}
         policy = (await rest.ok("PATCH", rest.subscription(), labelled))["deadLetterPolicy"]

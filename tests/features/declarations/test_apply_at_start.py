@@ -99,7 +99,7 @@ async def _waiting_for_their_turn(database_url: str, files: list[str]) -> list[B
         serving = running_in_process(Broker(AppConfig(database_url=database_url)))
         async with serving as client, turn_to_declare(database):
             both = [BrokerProcess("--database-url", database_url, "--port", "0", *files) for _ in range(2)]
-            await eventually(lambda: _count_processes(database_url) == 3, seconds=60)
+            await eventually(lambda: _count_processes(database_url) == 3)
             (await client.put("/v1/projects/shop/topics/letters", json={})).raise_for_status()
         return both
     finally:

@@ -12,7 +12,7 @@ from broker.app.broker import Broker
 from broker.app.config import AppConfig
 from broker.core.process.tails import MAX_TAILS_OF_PROJECT
 from tests.core.pulling.stream import Streams
-from tests.fixtures.broker import Json, Rest, eventually, message, text
+from tests.fixtures.broker import PATIENCE_SECONDS, Json, Rest, eventually, message, text
 from tests.fixtures.in_process import own_broker, running_in_process
 
 
@@ -71,7 +71,7 @@ class Events:
     async def next(self) -> tuple[str, Json]:
         """The next event's kind and data; comments are passed by."""
         kind = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             async for line in self.lines:
                 name, _, value = line.partition(": ")
                 if name == "event":

@@ -22,6 +22,7 @@ from broker.features.inspect.backlog_page import BacklogPage
 from broker.features.inspect.deliveries import rows as delivery_reports
 from broker.features.inspect.topic_page import ORDERS, TopicPage
 from tests.core.backlog.test_seek import seek_to_time
+from tests.fixtures.broker import PATIENCE_SECONDS
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 from tests.fixtures.waiting import waiting_sessions
 from tests.interleavings.steps import changed, execute, open_transaction, paused, until_waiting
@@ -110,7 +111,7 @@ async def test_nothing_waits_for_one_who_looks(log: Log) -> None:
         assert await execute(session, _LOCKS) == [("AccessShareLock",)]
         [(transaction,)] = await execute(session, "SELECT pg_current_xact_id_if_assigned()::text")
         assert transaction is None, "it has written, or locked a row"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await _work(log)
         assert await _blocked(log) == set()
 
@@ -146,7 +147,7 @@ async def test_one_who_looks_does_not_wait_for_a_claim_and_sees_what_was_before_
     async with paused(log.database, before="COMMIT") as claiming:
         claim = asyncio.create_task(log.pull(2, connection=claiming))
         await claiming.reached.wait()
-        async with asyncio.timeout(10), open_transaction(log.database) as session:
+        async with asyncio.timeout(PATIENCE_SECONDS), open_transaction(log.database) as session:
             await _check(log, session)
             assert await _blocked(log) == set()
         claiming.go.set()

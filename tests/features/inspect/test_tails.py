@@ -20,7 +20,7 @@ from broker.features.inspect.shared_tail import MAX_QUEUED, Reader, Reading, Sha
 from broker.features.inspect.tail_position import parse_position_token, position_token
 from broker.model.errors import InvalidArgument, ResourceExhausted
 from tests.features.inspect.test_inspection import Events, tailing
-from tests.fixtures.broker import Rest, message, text
+from tests.fixtures.broker import PATIENCE_SECONDS, Rest, message, text
 from tests.fixtures.in_process import running_in_process
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,7 +32,7 @@ class IdEvents(Events):
     async def with_id(self) -> tuple[str, str]:
         """The id and the text of the next message."""
         id_ = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             async for line in self.lines:
                 name, _, value = line.partition(": ")
                 if name == "id":

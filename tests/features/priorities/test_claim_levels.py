@@ -114,24 +114,24 @@ async def eat(played: Claims, there: There, eater: Hasty, count: int) -> list[in
 
 
 async def test_a_scheduler_without_orders_lets_no_shard_give_way_to_another(without_orders: Claims) -> None:
-    await _while_urgent_claims_last(without_orders)
-    assert set(shards(without_orders)) == {URGENT, NEXT, PLAIN}
+    await _claim_at_once(without_orders)
+    await eventually(lambda: set(shards(without_orders)) == {URGENT, NEXT, PLAIN})
     without_orders.free.set()
 
 
-async def _while_urgent_claims_last(played: Claims) -> There:
-    there = begin(played, {PLAIN: 1, URGENT: 1, NEXT: 1})
-    played.stuck = {URGENT}
+async def _claim_at_once(played: Claims) -> None:
+    """Begins claims that last until `free`, whatever their shard: none takes what another would have been for."""
+    begin(played, {PLAIN: 1, URGENT: 1, NEXT: 1})
+    played.stuck = {URGENT, NEXT, PLAIN}
     played.scheduler.add(Hasty(1, appetite=1, at_once=True))
     await eventually(lambda: URGENT in shards(played))
-    await a_while()
-    return there
 
 
 async def test_while_a_claim_of_what_is_urgent_is_under_way_nothing_else_is_claimed(
     played: Claims,
 ) -> None:
-    await _while_urgent_claims_last(played)
+    await _claim_at_once(played)
+    await a_while()
     assert shards(played) == [URGENT]
     played.free.set()
 
@@ -152,8 +152,8 @@ async def test_it_would_be_without_the_rule(
     rule_out: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
     rule_out(monkeypatch)
-    await _while_urgent_claims_last(played)
-    assert set(shards(played)) > {URGENT}
+    await _claim_at_once(played)
+    await eventually(lambda: set(shards(played)) > {URGENT})
     played.free.set()
 
 
@@ -171,7 +171,8 @@ async def _urgent_while_nothing_is_wanted(played: Claims) -> list[int]:
     await eat(played, there, eater, 1)
     there.counts[URGENT] = 1
     played.scheduler.wake(URGENT, None)
-    await a_while()  # nothing is wanted: both are held up
+    [scheduled] = played.scheduler._scheduled.values()
+    await eventually(lambda: {shard.shard_id for shard in scheduled.held_up} >= {PLAIN, URGENT})
     return await eat(played, there, eater, 2)
 
 
@@ -276,7 +277,7 @@ async def test_it_would_be_asked_each_time_if_the_answer_was_not_kept(
     assert asked.count(NEXT) > 1
 
 
-async def _grows_old(played: Claims, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+async def _grows_old(played: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens meanwhile: a claim of what is urgent is stuck, and what is not becomes old by the clock."""
     first: list[datetime] = []
 
@@ -294,17 +295,15 @@ async def _grows_old(played: Claims, monkeypatch: pytest.MonkeyPatch) -> list[in
     eater.appetite = 10
     played.scheduler.ready(1)
     await eventually(lambda: first)
-    await asyncio.sleep(0.3)
-    found = shards(played)
-    played.free.set()
-    return found
 
 
 async def test_what_becomes_old_while_nothing_happens_has_its_turn(
     played: Claims,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert PLAIN in await _grows_old(played, monkeypatch)
+    await _grows_old(played, monkeypatch)
+    await eventually(lambda: PLAIN in shards(played))
+    played.free.set()
 
 
 async def test_it_would_not_without_an_alarm(
@@ -312,4 +311,7 @@ async def test_it_would_not_without_an_alarm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ScheduledConsumer, "next_old_at", lambda self, now: None)
-    assert PLAIN not in await _grows_old(played, monkeypatch)
+    await _grows_old(played, monkeypatch)
+    await asyncio.sleep(3 * MIN_AGE.total_seconds())
+    assert PLAIN not in shards(played)
+    played.free.set()

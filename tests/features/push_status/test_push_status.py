@@ -20,7 +20,7 @@ from broker.db.driver.database import Database
 from broker.model.push_state import FailingMessage, FailureRun, PushFailure, PushState
 from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
-from tests.fixtures.broker import BrokerProcess, Json, Rest, eventually
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, eventually
 
 ENDPOINT = "http://127.0.0.1:9/push"  # nobody listens there
 PUSH = {"pushConfig": {"pushEndpoint": ENDPOINT}}
@@ -69,7 +69,7 @@ def served(clone: Callable[[], Any]) -> Iterator[tuple[str, str]]:
 async def pushed(served: tuple[str, str], project: str) -> AsyncIterator[Pushed]:
     url, database_url = served
     database = Database(database_url, pool_size=2)
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, project)
         await rest.create_topic()
         await rest.create_subscription(**PUSH)
@@ -371,9 +371,9 @@ async def test_a_pause_and_its_end_are_announced_to_all_processes(pushed: Pushed
 
         assert await reason() == ""
         await pushed.rest.ok("POST", f"{pushed.name}:pausePush", {"reason": "why"})
-        await eventually(lambda: _is(reason, "why"), seconds=10)
+        await eventually(lambda: _is(reason, "why"))
         await pushed.rest.ok("POST", f"{pushed.name}:resumePush")
-        await eventually(lambda: _is(reason, ""), seconds=10)
+        await eventually(lambda: _is(reason, ""))
 
 
 async def _is(value: Callable[[], Awaitable[str]], wanted: str) -> bool:

@@ -18,6 +18,7 @@ from broker.features.transforms.feature import register
 from broker.model.delivery import DeliveryRequest
 from broker.model.subscription import Subscription
 from broker.model.transforms import JavascriptUdf, Transform
+from tests.fixtures.broker import PATIENCE_SECONDS
 from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log
 
@@ -48,6 +49,6 @@ async def test_a_pull_whose_messages_were_all_dropped_hears_of_what_is_due_later
     await log.modify_ack_deadline(delivery, None, log.start + 3 * SECOND)
     await log.publish("two")
     terms, most = PullTerms(timedelta(seconds=600)), DeliveryRequest(max_messages=10, max_bytes=1_000_000)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         pulled = await long_poll.pull(subscription, most, wait_seconds=60, terms=terms)
     assert [message.data for each in pulled for message in each.messages] == [b"one"]

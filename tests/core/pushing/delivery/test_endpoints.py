@@ -25,7 +25,10 @@ async def test_a_change_that_nobody_told_of_is_seen_when_the_connection_is_made_
     await pushing.execute(
         """UPDATE subscriptions SET settings = '{"pushConfig": {"pushEndpoint": "http://far.example/new"}}'"""
     )
-    await pushing.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+    await pushing.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+    )
     await eventually(lambda: pushing.endpoint.subscription.push_config.endpoint.endswith("/new"))
     pushing.far_side.answers = lambda _: 200
     await pushing.rest.publish("hello")

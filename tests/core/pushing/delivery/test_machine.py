@@ -32,7 +32,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "digest": {"extensions": {"push": {"digest": {"maxMessages": 3, "maxDelay": "0.1s"}}}},
 }
 MAX_FAILURES = 6  # of a run: each round of them doubles the push backoff
-_DRAINING_SECONDS = 9.0
 
 kinds = st.sampled_from(sorted(KINDS))
 
@@ -65,6 +64,7 @@ class PushMachine(RuleBasedStateMachine):
         for kind, fields in KINDS.items():
             config = {"pushEndpoint": f"http://far.example/{kind}/{self.number}"}
             topic = f"topic-{self.number}"
+            fields = {"ackDeadlineSeconds": 600, **fields}  # whatever sleeps is not woken by that
             self.run(self.rest.create_subscription(self.name(kind), topic, pushConfig=config, **fields))
 
     def open_calls(self, kind: str) -> list[Call]:
@@ -135,7 +135,7 @@ class PushMachine(RuleBasedStateMachine):
 
     async def drain(self) -> None:
         for kind in KINDS:
-            await self.pushing.settled(self.name(kind), seconds=_DRAINING_SECONDS)
+            await self.pushing.settled(self.name(kind))
 
     def check(self, kind: str) -> None:
         arrived: dict[str, list[tuple[str, Call]]] = defaultdict(list)

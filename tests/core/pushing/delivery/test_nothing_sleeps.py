@@ -37,7 +37,7 @@ async def test_an_endpoint_that_backs_off_does_not_wait_for_a_call_that_hangs(pu
     refusals = iter([500] * 7)  # six at once, then one: 200 ms of backoff
     pushing.far_side.answers = lambda _: next(refusals, 200)
     await pushing.rest.publish(*[str(n) for n in range(6)])
-    await eventually(lambda: set(map(str, range(6))) <= _answered(pushing), seconds=6)
+    await eventually(lambda: set(map(str, range(6))) <= _answered(pushing))
     assert pushing.far_side.calls[0].is_open
 
 
@@ -46,14 +46,14 @@ def _answered(pushing: Pushing) -> set[str]:
 
 
 async def test_a_fault_in_one_request_does_not_stop_the_others(pushing: Pushing) -> None:
-    await pushing.subscribe(extensions={"push": {"maxOutstandingRequests": 2}})
+    await pushing.subscribe(ackDeadlineSeconds=600, extensions={"push": {"maxOutstandingRequests": 2}})
     await pushing.rest.publish(*[str(n) for n in range(6)])
     calls = await pushing.far_side.wait_for(2)
     await pushing.broker.claiming.heads.run_once()  # would help only now and then
     pushing.far_side.answers = lambda _: 200
     for call in calls:
         call.break_down()
-    await eventually(lambda: len(_answered_ok(pushing)) == 4, seconds=3)
+    await eventually(lambda: len(_answered_ok(pushing)) == 4)
 
 
 def _answered_ok(pushing: Pushing) -> set[str]:
@@ -66,13 +66,14 @@ async def test_a_change_that_could_not_be_read_is_read_again_soon(
     pushing: Pushing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it is not known what has changed nothing is sent."""
+    monkeypatch.setattr(endpoints, "_READ_ALL_SECONDS", 3_600.0)  # which would help
     await pushing.subscribe()
     pushing.far_side.answers = lambda _: 200
     await eventually(lambda: not pushing.broker.pusher._endpoints._read_all)  # which would help only now and then
     monkeypatch.setattr(endpoints, "find_subscriptions", _failing_once(endpoints.find_subscriptions))
     pushing.broker.pusher.resource_changed(pushing.rest.subscription())
     await pushing.rest.publish("hello")
-    await pushing.far_side.wait_for(1, seconds=4)
+    await pushing.far_side.wait_for(1)
 
 
 def _failing_once(function: Callable[..., object]) -> Callable[..., object]:
@@ -125,7 +126,7 @@ async def test_the_retry_of_a_key_is_not_forgotten_for_a_new_message_of_it(pushi
     await pushing.rest.publish(message("2", orderingKey="k"))  # while the endpoint is given a rest
     await pushing.broker.claiming.heads.run_once()  # would help only now and then
     pushing.far_side.answers = lambda _: 200
-    await pushing.far_side.wait_for(3, seconds=4)
+    await pushing.far_side.wait_for(3)
     assert pushing.far_side.texts == ["1", "1", "2"]
 
 

@@ -29,7 +29,7 @@ async def away(server_url: str, database_url: str) -> AsyncIterator[None]:
 async def test_what_was_delivered_while_the_database_was_away_is_not_delivered_again(
     pushing: Pushing, server_url: str, database_url: str
 ) -> None:
-    await pushing.subscribe()
+    await pushing.subscribe(ackDeadlineSeconds=600)
     await pushing.rest.publish("1", "2")
     calls = await pushing.far_side.wait_for(2)
     async with away(server_url, database_url):
@@ -42,7 +42,7 @@ async def test_what_was_delivered_while_the_database_was_away_is_not_delivered_a
             return not await pushing.rows("SELECT 1 FROM delivery_attempts")
         return False
 
-    await eventually(settled, seconds=8)  # leases are 14 s
+    await eventually(settled)
     pushing.far_side.answers = lambda _: 200
     body = {"messages": [message("3")]}
 
