@@ -74,7 +74,7 @@ INSPECTION_READS: Sequence[Look] = (
     Look("look: 100 of a key", _messages("orderingKey=key-7")),
     Look("look: the newest 100 of a topic, 100 bytes of each", _messages("order=newest&previewBytes=100")),
     Look("look: a text that nothing contains, as far as it goes", _messages("contains=nothing-has-this")),
-    Look("look: when a topic was published, 60 buckets", lambda ground: f"{ground.backlog.topic}:histogram?buckets=60"),
+    Look("look: when it was published, 60 buckets", lambda ground: f"{ground.backlog.topic}:histogram?buckets=60"),
     Look("look: what became of the first message", _message(0.0)),
     Look("look: what became of the middle one", _message(0.5)),
     Look("look: what became of the last one", _message(1.0)),
