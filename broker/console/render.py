@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse
 from broker.client import words
 from broker.console import formats
 from broker.console.assets import Assets
-from broker.console.bodies import escaped, preview
+from broker.console.bodies import attribute_line, escaped, preview
 from broker.console.prefix import PREFIX
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -57,6 +57,7 @@ class Renderer:
             auto_reload=False,
         )
         environment.filters |= {
+            "attribute_line": attribute_line,
             "age": words.age_of,
             "escaped": escaped,
             "leaf": words.leaf,

@@ -9,7 +9,7 @@ const policy = window.trustedTypes
   : { createHTML: (/** @type {string} */ text) => text };
 
 /** Show times in the viewer's time zone; the title has the time in UTC. */
-function localTimes(/** @type {ParentNode} */ root) {
+export function localTimes(/** @type {ParentNode} */ root) {
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.getAttribute("datetime") ?? "");
@@ -37,7 +37,7 @@ function swap(/** @type {Document} */ fresh) {
 }
 
 let missed = 0;
-let live = true;
+let live = !document.querySelector("[data-tail]"); // a tail says itself whether it is read
 let timer = 0;
 
 async function refresh() {
@@ -58,6 +58,13 @@ async function refresh() {
     note.hidden = !stale && live;
     note.textContent = stale ? `No answer for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
   }
+}
+
+/** Read the page anew every few seconds, or do not. */
+export function setPolling(/** @type {boolean} */ on) {
+  if (live === on) return;
+  live = on;
+  schedule();
 }
 
 function schedule() {
@@ -124,7 +131,9 @@ function pressed(/** @type {KeyboardEvent} */ event) {
   else if (event.key === "k") moveRow(-1);
   else if (event.key === "t" && !going) toggleTheme();
   else if (event.key === "?") location.assign("/console/help");
-  else if (event.key === "r") {
+  else if (event.key === "r" && document.querySelector("[data-pause]")) {
+    /** @type {HTMLElement} */ (document.querySelector("[data-pause]")).click();
+  } else if (event.key === "r") {
     live = !live;
     schedule();
     refresh();
