@@ -78,8 +78,8 @@ class Api:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open Server-Sent Events, and yield them as they come: each part has complete events.
 
-        They end when the API ends them, also because the viewer may no longer read them.  The API waits for a reader
-        who is slow, as it does for a connection.  Raises ApiError for an answer other than 200.
+        They end when the API ends them, also because the viewer may no longer read them.  The API waits for a slow
+        reader, as it does for a connection.  Raises ApiError for an answer other than 200.
         """
         headers = ((b"last-event-id", last_event_id.encode()),) if last_event_id else ()
         connection = _Stream(viewer.peer, viewer.certificate)

@@ -39,6 +39,7 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
     [message_id] = await rest.publish(message(HOSTILE, {"env": HOSTILE}, **fields), topic="orders")
     await rest.publish(message('{"order": 12345678901234567890, "order": [1, {"a": 1e400}]}'), topic="orders")
     await rest.acknowledge(await rest.pull("mail", 1), "mail")
+    await rest.publish(message("behind it", **fields), topic="orders")
     await rest.pull("audit", 1)
     await rest.ok("PUT", f"{rest.project}/schedules/nightly", {**_SCHEDULE, "topic": rest.topic("orders")})
     await rest.ok("PUT", f"{rest.project}/snapshots/before", {"subscription": rest.subscription("mail")})

@@ -5,9 +5,11 @@ import html
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import Engine, event
 
 from broker.api.rest.app import RestApi
 from broker.app.asgi import for_port
@@ -17,6 +19,7 @@ from broker.console.api import Api, Json, Viewer
 from broker.console.page import View
 from broker.console.render import POLICY
 from broker.console.routes import PAGES
+from broker.db.driver.hot_connection import HotConnection
 from broker.net.first_bytes import HTTP1_API
 from tests.console.sample import HOSTILE, Sample, fill
 from tests.fixtures.broker import Rest
@@ -127,25 +130,80 @@ class RecordingApi(Api):
 
     def __init__(self, rest: RestApi) -> None:
         super().__init__(rest)
-        self.called: set[str] = set()
+        self.called: list[str] = []
 
     async def get(self, viewer: Viewer, path: str, query: Mapping[str, str | int] | None = None) -> Json:
         parts, colon, verb = path.partition(":")
         shape = "/".join("*" if index % 2 else part for index, part in enumerate(parts.split("/")))
         shape = parts if parts.startswith("broker/") else shape  # it names no resource
         found = [route for route in ROUTES if (route.method, route.path) == ("GET", shape + colon + verb)]
-        self.called.add(found[0].rpc.name)
+        self.called.append(found[0].rpc.name)
         return await super().get(viewer, path, query)
 
 
 @pytest.mark.own_broker
 async def test_pages_make_the_calls_that_they_name(broker: Broker, rest: Rest, push_sink: PushSink) -> None:
+    """A page of a subscription makes other calls for one that is pulled from, and for one with keys that wait."""
     sample = await fill(rest, push_sink)
     for route in PAGES:
-        api = RecordingApi(for_port(broker)[HTTP1_API])
-        view = View(api=api, viewer=Viewer(), parts=_parts(route.path, sample), query={"q": "orders"})
-        await route.make(view)
-        assert api.called == set(route.rpcs), route.path
+        called = set[str]()
+        for name in ("billing", "audit") if "{subscription}" in route.path else ("billing",):
+            api = RecordingApi(for_port(broker)[HTTP1_API])
+            await route.make(_view(broker, api, route.path, sample, name))
+            assert len(api.called) <= MOST_CALLS.get(route.path, 4), (route.path, api.called)
+            called |= set(api.called)
+        assert called == set(route.rpcs), route.path
+
+
+# The most calls of a page, where it is more than 4.
+MOST_CALLS = {
+    "projects/{project}": 14,
+    "projects/{project}/topics/{topic}": 6,
+    "projects/{project}/subscriptions/{subscription}": 10,
+}
+# The most statements, with those of its calls; background jobs of the broker are left out by the best of some runs.
+MOST_STATEMENTS = {
+    "projects/{project}": 40,
+    "projects/{project}/topics/{topic}": 24,
+    "projects/{project}/subscriptions/{subscription}": 32,
+}
+
+
+@pytest.mark.own_broker
+async def test_a_page_sends_few_statements(
+    broker: Broker, rest: Rest, push_sink: PushSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = await fill(rest, push_sink)
+    sent = 0
+    run = HotConnection.run
+
+    async def counted(self: HotConnection, *bound: Any, **options: Any) -> Any:
+        nonlocal sent
+        sent += len(bound)
+        return await run(self, *bound, **options)
+
+    def executed(*_: Any) -> None:
+        nonlocal sent
+        sent += 1
+
+    monkeypatch.setattr(HotConnection, "run", counted)
+    event.listen(Engine, "before_cursor_execute", executed)
+    try:
+        for route in PAGES:
+            counts = []
+            for _ in range(5):
+                before = sent
+                view = _view(broker, Api(for_port(broker)[HTTP1_API]), route.path, sample, "billing")
+                await route.make(view)
+                counts.append(sent - before)
+            assert min(counts) <= MOST_STATEMENTS.get(route.path, 12), (route.path, counts)
+    finally:
+        event.remove(Engine, "before_cursor_execute", executed)
+
+
+def _view(broker: Broker, api: Api, path: str, sample: Sample, subscription: str) -> View:
+    parts = {**_parts(path, sample), **({"subscription": subscription} if "{subscription}" in path else {})}
+    return View(api=api, viewer=Viewer(), parts=parts, query={"q": "orders"}, now=broker.core.clock.now())
 
 
 def _parts(path: str, sample: Sample) -> Mapping[str, str]:

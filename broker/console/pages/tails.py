@@ -4,7 +4,6 @@ A page has the newest messages, and can be read without scripts.  A script follo
 console makes of those of the API: texts are prepared here, so that the script inserts them as text.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -16,7 +15,7 @@ from broker.console.api import ApiError, Json
 from broker.console.bodies import attribute_line, escaped, preview
 from broker.console.event_stream import ALIVE, event
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, StreamRoute, View, option
-from broker.console.prefix import PREFIX
+from broker.console.prefix import address_of
 from broker.console.states import TAIL_STATES
 from broker.model.timestamps import format_timestamp
 
@@ -65,6 +64,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
     newest = await view.block(
         f"{source.topic}/messages", pageSize=PAGE_SIZE, previewBytes=PREVIEW_BYTES, filter=source.filter
     )
+    begin = {**asked, "startTime": format_timestamp(view.now - OVERLAP)}
     return Page(
         template="tail.html",
         title=f"Tail of {leaf(name)}",
@@ -84,7 +84,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
             "topic": source.topic,
             "is_topic": name == source.topic,
             "filter_of_subscription": filter_of_subscription,
-            "stream": f"{PREFIX}{name}/tail/events?{urlencode({**asked, 'startTime': format_timestamp(view.now - OVERLAP)})}",
+            "stream": f"{address_of(name)}/tail/events?{urlencode(begin)}",
             "most_rows": MOST_ROWS,
             "states": TAIL_STATES,
             "paused": view.query.get("paused") == "true",
@@ -117,8 +117,9 @@ def shown_events(part: bytes, project: str) -> bytes:
     skipped = max(len(messages) - MOST_AT_ONCE, 0)
     skipped += sum(json.loads(each["data"])["messages"] for each in events if each.get("event") == "skipped")
     shown = [event("skipped", {"messages": skipped})] if skipped else []
-    for each in messages[-MOST_AT_ONCE:]:
-        shown.append(event("message", _row(json.loads(each["data"]), project), each["id"]))
+    shown += [
+        event("message", _row(json.loads(each["data"]), project), each["id"]) for each in messages[-MOST_AT_ONCE:]
+    ]
     for each in events:
         if each.get("event") == "error":
             error = json.loads(each["data"])["error"]
@@ -135,7 +136,7 @@ def _row(message: Json, project: str) -> Json:
     """Return what the cells of a row have, as text."""
     return {
         "id": message["messageId"],
-        "href": f"{PREFIX}{project}/messages/{message['messageId']}",
+        "href": address_of(f"{project}/messages/{message['messageId']}"),
         "time": message["publishTime"],
         "key": escaped(message.get("orderingKey", "")),
         "attributes": attribute_line(message.get("attributes", {})),
