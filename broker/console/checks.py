@@ -77,10 +77,10 @@ def of_refused_publishes(project: str, refused: Block) -> Iterable[Finding]:
     }
     codes = {code: count for code, count in codes.items() if count}
     if codes:
-        total = sum(codes.values())
+        all_ = sum(codes.values())
         most = max(codes, key=lambda code: codes[code])
         because = f", {number(codes[most])} of them with {most}" if len(codes) > 1 else f" with {most}"
-        requests = "1 publish request was" if total == 1 else f"{number(total)} publish requests were"
+        requests = "1 publish request was" if all_ == 1 else f"{number(all_)} publish requests were"
         sentence = f"{requests} refused in the last hour{because}. {_ADVICE.get(most, '')}".rstrip()
         page = "quotas" if most == "RESOURCE_EXHAUSTED" else "topics"
         yield Finding(CRITICAL, project, sentence, f"{address_of(project)}/{page}", f"View {page}")
@@ -109,11 +109,11 @@ def of_dead_letters(project: str, groups: Block, now: datetime) -> Iterable[Find
         if datetime.fromisoformat(one["newestTime"]) >= now - RECENT:
             recent.setdefault(one["key"]["sourceSubscription"], []).append(one)
     for subscription, of_it in recent.items():
-        total = sum(int(one["count"]) for one in of_it)
+        all_ = sum(int(one["count"]) for one in of_it)
         worst = max(of_it, key=lambda one: int(one["count"]))
         since = min(one["oldestTime"] for one in of_it)
         cause = worst.get("response") or worst.get("reason", "")
-        letters = "1 dead letter" if total == 1 else f"{number(total)} dead letters"
+        letters = "1 dead letter" if all_ == 1 else f"{number(all_)} dead letters"
         mostly = f", {'all' if len(of_it) == 1 else 'most'} with the cause {cause}" if cause else ""
         yield Finding(
             CRITICAL,
@@ -150,7 +150,7 @@ def of_retention(lag: Block, subscriptions: Block) -> Iterable[Finding]:
 
 def of_ack_deadlines(project: str, expired: Block, sent: Block) -> Iterable[Finding]:
     """Messages that are delivered again because they were not acknowledged in time."""
-    late, all_ = (sum(map(_total, block.list("timeSeries"))) for block in (expired, sent))
+    late, all_ = total(expired), total(sent)
     if all_ >= FEW_DELIVERIES and late > all_ * MOST_EXPIRED:
         yield Finding(
             WARNING,
@@ -240,6 +240,11 @@ def _action(one: Json, link: str) -> tuple[str, str]:
 
 def _total(series: Json) -> int:
     return sum(int(float(next(iter(point["value"].values())))) for point in series["points"])
+
+
+def total(block: Block) -> int:
+    """Return what a metric has counted within its interval."""
+    return sum(map(_total, block.list("timeSeries")))
 
 
 def _amount(value: float, unit: str) -> str:

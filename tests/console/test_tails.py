@@ -125,7 +125,7 @@ async def test_what_cannot_be_followed_is_refused_with_the_reason_of_the_api(
             await events.any()
 
 
-@pytest.mark.own_broker
+@pytest.mark.own_broker(console="on")
 async def test_pages_share_one_tail_which_ends_with_the_last(broker: Broker, rest: Rest) -> None:
     """A project has at most MAX_TAILS_OF_PROJECT tails."""
     await rest.create_topic()

@@ -7,6 +7,7 @@ const SLOTS = 3; // tabs of a browser that follow at the same time: it opens 6 c
 const SILENT_MS = 40_000; // the server sends something every 15 s
 const AGAIN_MS = 5_000;
 const FLUSH_MS = 200;
+const OVERLAP_MS = 10_000; // so far before a page its events begin; what it has is left out
 
 /** @typedef {{id: string, href: string, time: string, key: string, attributes: string, body: string}} Message */
 /** @typedef {{message: Message} | {skipped: number}} Entry */
@@ -20,13 +21,14 @@ function follow(/** @type {HTMLElement} */ root) {
   const pauseButton = find("pause");
   const showButton = find("show");
   const template = /** @type {HTMLTemplateElement} */ (root.querySelector("template"));
-  const known = new Set([...rows()].map((row) => row.querySelector("a")?.textContent ?? ""));
+  let known = shownIds();
 
   /** @type {EventSource | null} */
   let source = null;
   /** @type {(() => void) | null} */
   let leaveSlot = null;
   let lastId = "";
+  let polled = false;
   let paused = "paused" in root.dataset;
   let ended = false;
   let lostAt = 0;
@@ -39,8 +41,20 @@ function follow(/** @type {HTMLElement} */ root) {
   let came = 0;
   let removed = 0;
 
-  function rows() {
-    return /** @type {HTMLTableElement} */ (root.querySelector("table")).tBodies[0].rows;
+  function shownIds() {
+    const { rows } = /** @type {HTMLTableElement} */ (root.querySelector("table")).tBodies[0];
+    return new Set([...rows].map((row) => row.querySelector("a")?.textContent ?? ""));
+  }
+
+  /** The address of the events from the last one on, or from shortly before the page was read. */
+  function address() {
+    const url = new URL(root.dataset.tail ?? "", location.href);
+    if (lastId) url.searchParams.set("lastEventId", lastId);
+    else if (polled) {
+      const read = document.querySelector(".asof time")?.getAttribute("datetime") ?? "";
+      url.searchParams.set("startTime", new Date(Date.parse(read) - OVERLAP_MS).toISOString());
+    }
+    return url;
   }
 
   function show(/** @type {string} */ state, why = "") {
@@ -63,6 +77,8 @@ function follow(/** @type {HTMLElement} */ root) {
       return;
     }
     if (!slot) {
+      lastId = "";
+      polled = true;
       show("polling", `${SLOTS} other tabs of this browser follow messages.`);
       setPolling(true);
       timer = setTimeout(open, AGAIN_MS);
@@ -71,8 +87,8 @@ function follow(/** @type {HTMLElement} */ root) {
     leaveSlot = slot;
     setPolling(false);
     if (!lostAt) show("waiting");
-    const url = root.dataset.tail + (lastId ? `&lastEventId=${encodeURIComponent(lastId)}` : "");
-    source = new EventSource(url);
+    if (!lastId) known = shownIds();
+    source = new EventSource(address());
     source.addEventListener("alive", heard);
     source.addEventListener("message", (event) => {
       heard();
