@@ -125,10 +125,10 @@ async def test_rows_are_reached_with_the_keyboard(rest: Rest, sample: Sample, br
 async def test_figures_change_without_a_reload(rest: Rest, sample: Sample, browser: Browser) -> None:
     page = await open_page(browser, rest, sample, "projects/{project}/topics/{topic}")
     rows = page.locator("#newest tbody tr")
-    await expect(rows).to_have_count(2)
+    await expect(rows).to_have_count(3)
     await page.evaluate("window.untouched = true")
     await rest.publish("another", topic="orders")
-    await expect(rows).to_have_count(3, timeout=30_000)
+    await expect(rows).to_have_count(4, timeout=30_000)
     assert await page.evaluate("window.untouched")
 
 

@@ -135,8 +135,11 @@ function follow(/** @type {HTMLElement} */ root) {
   function heard() {
     watch();
     const asOf = document.querySelector(".asof time");
-    if (asOf) asOf.setAttribute("datetime", new Date().toISOString());
-    localTimes(/** @type {HTMLElement} */ (document.querySelector(".asof")));
+    if (asOf?.parentElement) {
+      asOf.textContent = new Date().toISOString();
+      asOf.setAttribute("datetime", asOf.textContent);
+      localTimes(asOf.parentElement);
+    }
     if (root.dataset.now === "following") return;
     const seconds = Math.round((Date.now() - lostAt) / 1000);
     show("following", lostAt ? `Connected again after ${seconds} s; it went on where it was.` : "");
