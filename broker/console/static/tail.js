@@ -270,6 +270,7 @@ function follow(/** @type {HTMLElement} */ root) {
   pauseButton.hidden = false;
   find("refresh").hidden = true;
   pauseButton.addEventListener("click", () => {
+    if (ended) return;
     paused = !paused;
     const url = new URL(location.href);
     if (paused) url.searchParams.set("paused", "true");
