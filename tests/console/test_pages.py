@@ -103,7 +103,7 @@ async def test_a_page_of_something_that_does_not_exist_says_so(rest: Rest, path:
 
 async def test_a_search_says_how_far_it_has_got_and_goes_on_to_the_end(rest: Rest) -> None:
     await rest.create_topic(messageRetentionDuration="3600s")
-    ids = []
+    ids: list[str] = []
     for ten in range(0, 130, 10):
         batch = [message(f"order {n}", {"env.x": 'a"b' if n % 2 else "c"}) for n in range(ten, ten + 10)]
         ids += await rest.publish(*batch)
