@@ -4,8 +4,10 @@ A call passes everything that a request over the network passes: authentication,
 audit log.  So a page can show nothing that its viewer could not get with `curl`.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -21,6 +23,7 @@ from broker.net.http1.head import Head
 Json = dict[str, Any]
 
 _SAFE = "/:@!$&'()*+,;=-._~"  # characters of a path that are not percent-encoded (RFC 3986, pchar and "/")
+_MOST_UNREAD = 65_536  # bytes of a stream that wait for its reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,22 +73,42 @@ class Api:
         """Return the answer to a request, as `get` does.  `body`: of JSON (None: there is none)."""
         data = b"" if body is None else json.dumps(body).encode()
         connection = _Answer(viewer.peer, viewer.certificate)
-        head = Head(
-            method=method,
-            path=b"/v1/" + quote(path, safe=_SAFE).encode(),
-            query=urlencode(query or {}).encode(),
-            version="1.1",
-            headers=viewer.credentials + (((b"content-type", b"application/json"),) if data else ()),
-            length=len(data),
-            keep_alive=True,
-            expects_continue=False,
-        )
+        head = _head(viewer, path, query, method=method, length=len(data))
         await self._rest.serve(Exchange(connection, head, data, whole=True))
         status, text = connection.parse()
         if status != 200:
             raise _refusal(status, text)
         answer: Json = json.loads(text)
         return answer
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        viewer: Viewer,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        last_event_id: str = "",
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open Server-Sent Events, and yield them as they come: each part has complete events.
+
+        They end when the API ends them, also because the viewer may no longer read them.  The API waits for a slow
+        reader, as it does for a connection.  Raises ApiError for an answer other than 200.
+        """
+        headers = ((b"last-event-id", last_event_id.encode()),) if last_event_id else ()
+        connection = _Stream(viewer.peer, viewer.certificate)
+        # The parts of an answer over HTTP/1.0 are those of its body.
+        exchange = Exchange(connection, _head(viewer, path, query, version="1.0", headers=headers), whole=True)
+        serving = asyncio.create_task(self._rest.serve(exchange), name=f"stream of the console: {path}")
+        try:
+            status, rest = await connection.begin()
+            if status != 200:
+                raise _refusal(status, rest + b"".join([part async for part in connection.parts()]))
+            yield connection.parts(rest)
+        finally:
+            exchange.leave()
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
 
 
 def api_of(request: Request) -> Api:
@@ -96,6 +119,31 @@ def api_of(request: Request) -> Api:
 def _refusal(status: int, body: bytes) -> ApiError:
     error = json.loads(body)["error"]
     return ApiError(status, error["status"], error["message"])
+
+
+def _head(
+    viewer: Viewer,
+    path: str,
+    query: Mapping[str, str | int] | None,
+    *,
+    method: str = "GET",
+    version: str = "1.1",
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+    length: int = 0,
+) -> Head:
+    """`length`: of the body, which is JSON."""
+    if length:
+        headers = (*headers, (b"content-type", b"application/json"))
+    return Head(
+        method=method,
+        path=b"/v1/" + quote(path, safe=_SAFE).encode(),
+        query=urlencode(query or {}).encode(),
+        version=version,
+        headers=(*viewer.credentials, *headers),
+        length=length,
+        keep_alive=version == "1.1",
+        expects_continue=False,
+    )
 
 
 class _Answer:
@@ -128,3 +176,65 @@ class _Answer:
 
     async def writable(self) -> None:
         pass
+
+
+class _Stream:
+    """The connection of an exchange whose answer is read while it is written."""
+
+    def __init__(self, peer: tuple[str, int] | None, certificate: ClientCertificate | None) -> None:
+        self.peer = peer
+        self.client_certificate = certificate
+        self._unread = bytearray()
+        self._has_ended = False
+        self._written, self._read = asyncio.Event(), asyncio.Event()
+
+    async def begin(self) -> tuple[int, bytes]:
+        """Return the status, and what has come of the body."""
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += await self._take()
+        head, _, body = received.partition(b"\r\n\r\n")
+        return int(head.split(b" ", 2)[1]), body
+
+    async def parts(self, first: bytes = b"") -> AsyncIterator[bytes]:
+        """Yield the body, after its beginning, as it is written."""
+        part = first or await self._take()
+        while part:
+            yield part
+            part = await self._take()
+
+    async def _take(self) -> bytes:
+        """Return what was written since the last call; nothing at the end."""
+        while not (self._unread or self._has_ended):
+            self._written.clear()
+            await self._written.wait()
+        taken, self._unread = bytes(self._unread), bytearray()
+        self._read.set()
+        return taken
+
+    def write(self, *parts: bytes) -> None:
+        for part in parts:
+            self._unread += part
+        self._written.set()
+
+    def read_on(self) -> None:
+        pass
+
+    def ends_now(self) -> bool:
+        return True
+
+    def answered(self, *, last: bool) -> None:
+        self._end()
+
+    def cut_off(self) -> None:
+        self._end()
+
+    async def writable(self) -> None:
+        while len(self._unread) > _MOST_UNREAD and not self._has_ended:
+            self._read.clear()
+            await self._read.wait()
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._written.set()
+        self._read.set()

@@ -15,10 +15,11 @@ from starlette.routing import Route
 from broker.console.actions.pages import ActionPages, Offers, forget_receipt, receipt_in
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.assets import Assets
-from broker.console.page import Page, PageRoute, View
+from broker.console.event_stream import EventStreamResponse
+from broker.console.page import Page, PageRoute, StreamRoute, View
 from broker.console.prefix import PREFIX
 from broker.console.render import HEADERS, Renderer
-from broker.console.routes import PAGES
+from broker.console.routes import PAGES, STREAMS
 from broker.console.sign_in import SignIn
 from broker.model.timestamps import format_timestamp
 from broker.net.http1.asgi import CLIENT_CERTIFICATE
@@ -54,25 +55,27 @@ class Console:
             *self._assets.routes(),
             *self._actions.routes(),
             *(Route(PREFIX + page.path, self._page(page), methods=["GET"]) for page in PAGES),
+            *(Route(PREFIX + stream.path, self._stream(stream), methods=["GET"]) for stream in STREAMS),
             Route(PREFIX + "{path:path}", self._unknown, methods=["GET"]),
         ]
 
     def _page(self, route: PageRoute) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            view = View(
-                api=api_of(request),
-                viewer=self._viewer(request),
-                parts=request.path_params,
-                query=dict(request.query_params),
-            )
             try:
-                page = await route.make(view)
+                page = await route.make(self._view(request))
                 offers = await self._actions.offers(request, route.path, page)
             except ApiError as error:
                 return self._refused(request, error)
             if page.redirect:
                 return RedirectResponse(page.redirect, 303, headers=HEADERS)
             return self._show(request, page, offers=offers)
+
+        return answer
+
+    def _stream(self, route: StreamRoute) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            last_event_id = request.headers.get("last-event-id", "")
+            return EventStreamResponse(route.follow(self._view(request), last_event_id), HEADERS)
 
         return answer
 
@@ -108,6 +111,15 @@ class Console:
 
     async def _unknown(self, request: Request) -> Response:
         return self._refused(request, ApiError(404, "NOT_FOUND", f"There is no page {request.url.path}."))
+
+    def _view(self, request: Request) -> View:
+        return View(
+            api=api_of(request),
+            viewer=self._viewer(request),
+            parts=request.path_params,
+            query=dict(request.query_params),
+            now=self._now(),
+        )
 
     def _viewer(self, request: Request) -> Viewer:
         client = request.client

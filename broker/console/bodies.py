@@ -6,6 +6,7 @@ Characters that would not be seen, or that change the direction of text, are sho
 
 import base64
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from broker.client.terminal import printable
@@ -49,6 +50,16 @@ def preview(data: str, most: int = 160) -> str:
         return whole[: most // 3].hex(" ")
     line = " ".join(text.split())
     return escaped(line[:most] + ("…" if len(line) > most or len(whole) > most * 4 else ""))
+
+
+def attribute_line(attributes: Mapping[str, str], most: int = 160) -> str:
+    """Return the beginning of the attributes of a message in one line, by name."""
+    line = ""
+    for name in sorted(attributes):
+        if len(line) > most:
+            break
+        line += f"{' ' if line else ''}{name}={attributes[name]}"
+    return escaped(" ".join(line[:most].split()) + ("…" if len(line) > most else ""))
 
 
 def escaped(text: str) -> str:

@@ -51,16 +51,21 @@ class Bar(NamedTuple):
     start: str
     messages: int
     size: int
+    is_pending: bool = False
 
 
 class Timeline(NamedTuple):
-    """The messages of a log by their publish time."""
+    """The messages of a log by their publish time.
+
+    `cursor`: where the oldest message is that a subscription has not acknowledged (None: it has no such message).
+    """
 
     bars: Sequence[Bar]
     start: str
     end: str
     messages: int
     size: int
+    cursor: float | None = None
 
 
 def line(answer: Json, title: str, *, is_rate: bool = False) -> Line:
@@ -90,8 +95,11 @@ def line(answer: Json, title: str, *, is_rate: bool = False) -> Line:
     return Line(title, points, f"M{'L'.join(places)}" if places else "", formats.rate(round(most, 3)))
 
 
-def timeline(answer: Json) -> Timeline:
-    """Draw a histogram of the API."""
+def timeline(answer: Json, *, pending_since: str = "") -> Timeline:
+    """Draw a histogram of the API.
+
+    `pending_since`: the publish time of the oldest message that a subscription has not acknowledged ("": none).
+    """
     buckets = answer.get("buckets", [])
     most = max((int(bucket["messageCount"]) for bucket in buckets), default=0) or 1
     width = TIMELINE_WIDTH / max(len(buckets), 1)
@@ -108,8 +116,26 @@ def timeline(answer: Json) -> Timeline:
                 bucket["startTime"],
                 messages,
                 int(bucket["byteCount"]),
+                bool(pending_since) and _until(buckets, index, answer) > pending_since,
             )
         )
     return Timeline(
-        bars, answer["startTime"], answer["endTime"], int(answer["messageCount"]), int(answer["byteCount"])
+        bars,
+        answer["startTime"],
+        answer["endTime"],
+        int(answer["messageCount"]),
+        int(answer["byteCount"]),
+        _place(pending_since, answer) if pending_since else None,
     )
+
+
+def _until(buckets: Sequence[Json], index: int, answer: Json) -> str:
+    """Return the time at which a bucket ends.  Times of the API are in order as texts are."""
+    end: str = buckets[index + 1]["startTime"] if index + 1 < len(buckets) else answer["endTime"]
+    return end
+
+
+def _place(moment: str, answer: Json) -> float:
+    start, end = datetime.fromisoformat(answer["startTime"]), datetime.fromisoformat(answer["endTime"])
+    share = (datetime.fromisoformat(moment) - start) / max(end - start, timedelta(milliseconds=1))
+    return round(min(max(share, 0.0), 1.0) * TIMELINE_WIDTH, 1)

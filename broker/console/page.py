@@ -1,8 +1,10 @@
 """The parts of a page, and the request that a page function gets."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
@@ -78,12 +80,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A request for a page.  `parts`: the ids in its path; `query`: its parameters."""
+    """A request for a page.  `parts`: the ids in its path; `query`: its parameters; `now`: the broker's time."""
 
     api: Api
     viewer: Viewer
     parts: Mapping[str, str]
     query: Mapping[str, str]
+    now: datetime
 
     @property
     def project(self) -> str:
@@ -99,6 +102,13 @@ class View:
             return Block(await self.get(path, **query))
         except ApiError as error:
             return Block({}, error)
+
+    def stream(
+        self, path: str, last_event_id: str, **query: str | int | None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open Server-Sent Events of the API.  Raises ApiError."""
+        asked = {key: value for key, value in query.items() if value}
+        return self.api.stream(self.viewer, path, asked, last_event_id=last_event_id)
 
     async def charts(self, *metrics: Metric) -> Sequence[Chart]:
         """Return the charts of metrics over the range that the page is asked for."""
@@ -142,6 +152,18 @@ class PageRoute:
 
     path: str
     make: MakePage
+    rpcs: Sequence[str]
+
+
+Follow = Callable[[View, str], AsyncIterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRoute:
+    """Server-Sent Events for a page.  `follow` takes the id of the last event that the browser has ("": none)."""
+
+    path: str
+    follow: Follow
     rpcs: Sequence[str]
 
 

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse
 from broker.client import words
 from broker.console import formats
 from broker.console.assets import Assets
-from broker.console.bodies import escaped, preview
+from broker.console.bodies import attribute_line, escaped, preview
 from broker.console.prefix import PREFIX
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -57,10 +57,13 @@ class Renderer:
             auto_reload=False,
         )
         environment.filters |= {
+            "attribute_line": attribute_line,
             "age": words.age_of,
             "escaped": escaped,
+            "latency": formats.latency,
             "leaf": words.leaf,
             "moment": words.short_time,
+            "moments": formats.moments,
             "number": formats.number,
             "preview": preview,
             "rate": formats.rate,

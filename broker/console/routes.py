@@ -1,8 +1,8 @@
-"""All pages of the console."""
+"""All pages of the console, and the events that they follow."""
 
 from collections.abc import Sequence
 
-from broker.console.page import PageRoute
+from broker.console.page import PageRoute, StreamRoute
 from broker.console.pages import (
     activity,
     dead_letters,
@@ -18,6 +18,7 @@ from broker.console.pages import (
     search,
     snapshots,
     subscriptions,
+    tails,
     topics,
 )
 
@@ -26,6 +27,7 @@ PAGES: Sequence[PageRoute] = [
     *overview.PAGES,
     *search.PAGES,
     *topics.PAGES,
+    *tails.PAGES,
     *messages.PAGES,
     *subscriptions.PAGES,
     *dead_letters.PAGES,
@@ -38,3 +40,5 @@ PAGES: Sequence[PageRoute] = [
     *activity.PAGES,
     *quotas.PAGES,
 ]
+
+STREAMS: Sequence[StreamRoute] = tails.STREAMS

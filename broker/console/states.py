@@ -51,6 +51,15 @@ _OF_OPERATIONS = {
     "CANCELLED": State("Cancelled", "idle"),
 }
 
+TAIL_STATES = {
+    "waiting": State("Connecting", "idle"),
+    "following": State("Following", "ok"),
+    "paused": State("Paused", "paused"),
+    "reconnecting": State("Reconnecting", "warning"),
+    "polling": State("Read every 5 s", "idle"),
+    "ended": State("Ended", "critical"),
+}  # as tail.js names them
+
 
 def of_subscription(state: str) -> State:
     return _OF_SUBSCRIPTIONS.get(state) or _other(state)

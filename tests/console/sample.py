@@ -35,10 +35,11 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
         deadLetterPolicy={"deadLetterTopic": rest.topic("morgue"), "maxDeliveryAttempts": 5},
         retryPolicy={"minimumBackoff": "0s", "maximumBackoff": "0s"},
     )
-    fields = {"orderingKey": HOSTILE.replace("\x07", "")}
-    [message_id] = await rest.publish(message(HOSTILE, {"env": HOSTILE}, **fields), topic="orders")
+    key = HOSTILE.replace("\x07", "")
+    [message_id] = await rest.publish(message(HOSTILE, {"env": HOSTILE}, orderingKey=key), topic="orders")
     await rest.publish(message('{"order": 12345678901234567890, "order": [1, {"a": 1e400}]}'), topic="orders")
     await rest.acknowledge(await rest.pull("mail", 1), "mail")
+    await rest.publish(message("behind it", orderingKey=key), topic="orders")
     await rest.pull("audit", 1)
     await rest.ok("PUT", f"{rest.project}/schedules/nightly", {**_SCHEDULE, "topic": rest.topic("orders")})
     await rest.ok("PUT", f"{rest.project}/snapshots/before", {"subscription": rest.subscription("mail")})

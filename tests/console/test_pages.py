@@ -5,9 +5,11 @@ import html
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import Engine, event
 
 from broker.api.rest.app import RestApi
 from broker.app.asgi import for_port
@@ -17,9 +19,10 @@ from broker.console.api import Api, Json, Viewer
 from broker.console.page import View
 from broker.console.render import POLICY
 from broker.console.routes import PAGES
+from broker.db.driver.hot_connection import HotConnection
 from broker.net.first_bytes import HTTP1_API
 from tests.console.sample import HOSTILE, Sample, fill
-from tests.fixtures.broker import Rest
+from tests.fixtures.broker import Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.registered import ROUTES
 
@@ -60,17 +63,29 @@ async def test_hostile_contents_are_shown_as_they_were_published_and_never_inter
     rest: Rest, sample: Sample
 ) -> None:
     shown = HOSTILE.replace("\u202e", "\\u202e").replace("\x07", "\\x07")
-    for path in (f"{rest.project}/messages/{sample.message_id}", f"{rest.topic('orders')}/messages"):
+    messages, tail = f"{rest.topic('orders')}/messages", f"{rest.topic('orders')}/tail"
+    for path in (f"{rest.project}/messages/{sample.message_id}", messages, tail, rest.subscription("audit")):
         answer = await page(rest, f"/console/{path}")
         assert "<script>alert" not in answer.text
         assert "60481729" not in answer.text
         assert "\u202e" not in answer.text
-        assert shown in html.unescape(answer.text)
+        assert shown.removesuffix("\\x07") in html.unescape(answer.text)
+
+
+async def test_hostile_addresses_are_never_interpreted(rest: Rest, sample: Sample) -> None:
+    names = ("filter", "contains", "orderingKey", "attribute", "value", "startTime", "endTime", "q", "pageToken")
+    given = dict.fromkeys((*names, "groupBy", "orderBy", "range", "paused"), HOSTILE)
+    for route in PAGES:
+        answer = await page(rest, sample.page(route.path), params=given)
+        assert answer.status_code in (200, 400), route.path
+        assert "<script>alert" not in answer.text, route.path
+        assert "60481729" not in answer.text, route.path
+        assert answer.headers["content-security-policy"] == POLICY
 
 
 async def test_json_keeps_large_numbers_duplicate_keys_and_their_order(rest: Rest, sample: Sample) -> None:
     newest = (await rest.ok("GET", f"{rest.topic('orders')}/messages"))["messages"]
-    [of_json] = [one["messageId"] for one in newest if one["messageId"] != sample.message_id]
+    [of_json] = [one["messageId"] for one in newest if "orderingKey" not in one]
     answer = await page(rest, f"/console/{rest.project}/messages/{of_json}?body=json")
     expected = '{\n  "order": 12345678901234567890,\n  "order": [\n    1,\n    {\n      "a": 1e400\n    }\n  ]\n}'
     assert expected in html.unescape(answer.text)
@@ -84,6 +99,74 @@ async def test_a_page_of_something_that_does_not_exist_says_so(rest: Rest, path:
     assert answer.status_code == 404
     assert "Not found" in answer.text
     assert answer.headers["content-security-policy"] == POLICY
+
+
+async def test_a_search_says_how_far_it_has_got_and_goes_on_to_the_end(rest: Rest) -> None:
+    await rest.create_topic(messageRetentionDuration="3600s")
+    ids: list[str] = []
+    for ten in range(0, 130, 10):
+        batch = [message(f"order {n}", {"env.x": 'a"b' if n % 2 else "c"}) for n in range(ten, ten + 10)]
+        ids += await rest.publish(*batch)
+    wanted = set(ids[1::2])
+    path, asked = f"/console/{rest.topic()}/messages", {"contains": "order", "attribute": "env.x", "value": 'a"b'}
+    first = await page(rest, path, params=asked)
+    assert "50 messages match so far." in first.text
+    [searched] = re.findall(r"about ([0-9]+) of 130 messages", first.text)
+    assert 50 <= int(searched) < 130
+    found, address = ids_on(first), next_page(first)
+    while address:
+        answer = await page(rest, path + address)
+        found += ids_on(answer)
+        address = next_page(answer)
+        last = answer.text
+    assert sorted(found) == sorted(wanted)
+    assert "Searched all of about 130 messages." in last
+    nothing = await page(rest, path, params={**asked, "contains": "none"})
+    assert "Nothing matches." in nothing.text
+
+
+async def test_a_search_takes_times_without_a_zone_as_utc(rest: Rest) -> None:
+    await rest.create_topic(messageRetentionDuration="3600s")
+    [id_] = await rest.publish("one")
+    path = f"/console/{rest.topic()}/messages"
+    for asked, expected in (
+        ({"startTime": "2020-01-01T00:00"}, [id_]),
+        ({"startTime": "2020-01-01T00:00:00", "endTime": "2100-01-01T00:00:00Z"}, [id_]),
+        ({"endTime": "2020-01-01T00:00"}, []),
+    ):
+        assert ids_on(await page(rest, path, params=asked)) == expected
+    assert "startTime" in (await page(rest, path, params={"startTime": "noon"})).text
+
+
+def ids_on(answer: httpx.Response) -> list[str]:
+    return re.findall(r'<td class="mono id"><a href="[^"]+">(\d+)</a>', answer.text)
+
+
+def next_page(answer: httpx.Response) -> str:
+    found = re.findall(r'<a href="(\?[^"]*pageToken=[^"]+)"', answer.text)
+    return html.unescape(found[0]) if found else ""
+
+
+async def test_a_search_leads_to_the_messages_of_topics(rest: Rest) -> None:
+    await rest.create_topic("orders")
+    answer = await page(rest, f"/console/{rest.project}/search", params={"q": "user-1"})
+    assert f'href="/console/{rest.topic("orders")}/messages?orderingKey=user-1"' in answer.text
+    assert f'href="/console/{rest.topic("orders")}/messages?contains=user-1"' in answer.text
+
+
+async def test_a_subscription_shows_its_keys_that_wait_and_its_endpoint(rest: Rest, sample: Sample) -> None:
+    audit = await page(rest, f"/console/{rest.subscription('audit')}")
+    assert "Keys that wait" in audit.text
+    assert 'class="cursor"' in audit.text
+    assert f"/messages/{sample.message_id}" in audit.text
+
+    async def attempted() -> str:
+        shown = (await page(rest, f"/console/{rest.subscription('billing')}")).text
+        return shown if 'id="attempts"' in shown else ""
+
+    billing = await eventually(attempted)
+    assert "Failed" in billing
+    assert "<td>503</td>" in billing
 
 
 async def test_unknown_addresses_have_no_page(rest: Rest) -> None:
@@ -127,25 +210,85 @@ class RecordingApi(Api):
 
     def __init__(self, rest: RestApi) -> None:
         super().__init__(rest)
-        self.called: set[str] = set()
+        self.called: list[str] = []
 
     async def get(self, viewer: Viewer, path: str, query: Mapping[str, str | int] | None = None) -> Json:
         parts, colon, verb = path.partition(":")
         shape = "/".join("*" if index % 2 else part for index, part in enumerate(parts.split("/")))
         shape = parts if parts.startswith("broker/") else shape  # it names no resource
         found = [route for route in ROUTES if (route.method, route.path) == ("GET", shape + colon + verb)]
-        self.called.add(found[0].rpc.name)
+        self.called.append(found[0].rpc.name)
         return await super().get(viewer, path, query)
 
 
 @pytest.mark.own_broker
 async def test_pages_make_the_calls_that_they_name(broker: Broker, rest: Rest, push_sink: PushSink) -> None:
+    """A page of a subscription makes other calls for one that is pulled from, and for one with keys that wait."""
     sample = await fill(rest, push_sink)
     for route in PAGES:
-        api = RecordingApi(for_port(broker)[HTTP1_API])
-        view = View(api=api, viewer=Viewer(), parts=_parts(route.path, sample), query={"q": "orders"})
-        await route.make(view)
-        assert api.called == set(route.rpcs), route.path
+        called = set[str]()
+        for name in ("billing", "audit") if "{subscription}" in route.path else ("billing",):
+            api = RecordingApi(for_port(broker)[HTTP1_API])
+            await route.make(_view(broker, api, route.path, sample, name))
+            assert len(api.called) <= MOST_CALLS.get(route.path, 4), (route.path, api.called)
+            called |= set(api.called)
+        assert called | IF_NEEDED.get(route.path, set()) == set(route.rpcs), route.path
+
+
+# Calls that a page makes only if others say that there is something to read.
+IF_NEEDED = {"projects/{project}": {"ListProjectDeadLetters"}}
+# The most calls of a page, where it is more than 4.
+MOST_CALLS = {
+    "projects/{project}": 15,
+    "projects/{project}/topics/{topic}": 6,
+    "projects/{project}/subscriptions/{subscription}": 10,
+}
+# The most statements, with those of its calls; background jobs of the broker are left out by the best of some runs.
+MOST_STATEMENTS = {
+    "projects/{project}": 40,
+    "projects/{project}/search": 30,
+    "projects/{project}/topics/{topic}": 24,
+    "projects/{project}/subscriptions/{subscription}": 32,
+}
+
+
+@pytest.mark.own_broker
+async def test_a_page_sends_few_statements(
+    broker: Broker, rest: Rest, push_sink: PushSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = await fill(rest, push_sink)
+    sent = 0
+    run = HotConnection.run
+
+    async def counted(self: HotConnection, *bound: Any, **options: Any) -> Any:
+        nonlocal sent
+        sent += len(bound)
+        return await run(self, *bound, **options)
+
+    def executed(*_: Any) -> None:
+        nonlocal sent
+        sent += 1
+
+    monkeypatch.setattr(HotConnection, "run", counted)
+    event.listen(Engine, "before_cursor_execute", executed)
+    found = {}
+    try:
+        for route in PAGES:
+            counts = []
+            for _ in range(5):
+                before = sent
+                view = _view(broker, Api(for_port(broker)[HTTP1_API]), route.path, sample, "billing")
+                await route.make(view)
+                counts.append(sent - before)
+            found[route.path] = min(counts)
+    finally:
+        event.remove(Engine, "before_cursor_execute", executed)
+    assert {path: n for path, n in found.items() if n > MOST_STATEMENTS.get(path, 12)} == {}
+
+
+def _view(broker: Broker, api: Api, path: str, sample: Sample, subscription: str) -> View:
+    parts = {**_parts(path, sample), **({"subscription": subscription} if "{subscription}" in path else {})}
+    return View(api=api, viewer=Viewer(), parts=parts, query={"q": "orders"}, now=broker.core.clock.now())
 
 
 def _parts(path: str, sample: Sample) -> Mapping[str, str]:

@@ -1,97 +1,133 @@
 """The overview of a project: what needs attention, the worst first."""
 
 import asyncio
-from typing import NamedTuple
 
 from broker.client.words import leaf
+from broker.console import checks
 from broker.console.api import Json
-from broker.console.page import Command, Metric, Page, PageRoute, View
-from broker.console.prefix import PREFIX
-from broker.console.states import State, of_operation, of_subscription
+from broker.console.checks import AGE, Check, check
+from broker.console.page import Block, Command, Metric, Page, PageRoute, View
+from broker.console.states import of_operation
 from broker.model.durations import parse_duration
 
-MOST_SUBSCRIPTIONS = 200  # those furthest behind
-MOST_OPERATIONS = 10
-AGE = "oldestUndeliveredMessageAge"
+MOST_CHECKED = 200  # resources of a kind; of subscriptions those furthest behind
+MOST_OPERATIONS = 50
+RECENT_OPERATIONS = 10
 METRICS = (
     Metric("pubsub_topic_published_messages_total", "Published a second", is_rate=True),
     Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", is_rate=True),
     Metric("pubsub_subscription_num_undelivered_messages", "Not acknowledged"),
 )
-_NEEDS_ATTENTION = ("critical", "warning", "paused")
-
-
-class Finding(NamedTuple):
-    """A sentence about a resource that needs attention, with one link."""
-
-    state: State
-    name: str
-    sentence: str
-    link: str
-    action: str
+_COUNTED = (  # metrics of which checks need the last hour
+    "pubsub_topic_publish_requests_total",
+    "pubsub_subscription_expired_ack_deadlines_total",
+    "pubsub_subscription_sent_messages_total",
+    "pubsub_subscription_dead_letter_messages_total",
+)
 
 
 async def overview(view: View) -> Page:
     project = view.project
-    lag = await view.get(f"{project}/lag", pageSize=MOST_SUBSCRIPTIONS)
-    operations, topics, lines = await asyncio.gather(
-        view.block(f"{project}/operations", orderBy="createTime desc", pageSize=MOST_OPERATIONS),
-        view.block(f"{project}/topics", pageSize=1),
+    answer = await view.get(f"{project}/lag", pageSize=MOST_CHECKED)
+    lag = Block(answer)
+    lines, blocks, counted = await asyncio.gather(
         view.charts(*METRICS),
+        asyncio.gather(
+            view.block(f"{project}/topics", pageSize=MOST_CHECKED),
+            view.block(f"{project}/subscriptions", pageSize=MOST_CHECKED),
+            view.block(f"{project}/operations", orderBy="createTime desc", pageSize=MOST_OPERATIONS),
+            view.block(f"{project}/schedules", pageSize=MOST_CHECKED),
+            view.block(f"{project}/quotas"),
+            view.block("broker/findings"),
+        ),
+        asyncio.gather(*(_last_hour(view, metric) for metric in _COUNTED)),
     )
-    subscriptions: list[Json] = lag["subscriptions"]
-    findings = sorted(
-        [finding for one in subscriptions for finding in _findings(one)], key=lambda finding: finding.state.rank
-    )
-    ages: list[str] = [one[AGE] for one in subscriptions if AGE in one]
+    topics, subscriptions, operations, schedules, quotas, broker = blocks
+    refused, expired, sent, given_up = counted
+    dead_letters = given_up
+    if checks.total(given_up):  # grouping reads many rows
+        dead_letters = await view.block(
+            f"{project}/deadLetters", groupBy="sourceSubscription,fingerprint", orderBy="newestTime desc"
+        )
+    made = [
+        check("Broker and database", broker, checks.of_broker(broker)),
+        check("Publishes of the last hour", refused, checks.of_refused_publishes(project, refused)),
+        check("Frozen topics", topics, checks.of_frozen_topics(topics)),
+        check("Deliveries and endpoints", lag, checks.of_deliveries(lag)),
+        check(
+            "Dead letters of the last hour", dead_letters, checks.of_dead_letters(project, dead_letters, view.now)
+        ),
+        check("Retention of what waits", subscriptions, checks.of_retention(lag, subscriptions)),
+        check("Ack deadlines", expired, checks.of_ack_deadlines(project, expired, sent)),
+        check("Operations of the last day", operations, checks.of_operations(operations, view.now)),
+        check("Schedules", schedules, checks.of_schedules(schedules, view.now)),
+        check("Quotas", quotas, checks.of_quotas(project, quotas)),
+    ]
+    findings = sorted([finding for one in made for finding in one.findings], key=lambda finding: finding.state.rank)
+    subscribed: list[Json] = answer["subscriptions"]
+    ages: list[str] = [one[AGE] for one in subscribed if AGE in one]
     return Page(
         template="overview.html",
         title=leaf(project),
         kind="project",
         name=project,
         section="overview",
-        commands=[Command(f"broker lag --project {leaf(project)}", f"{project}/lag")],
+        commands=[
+            Command(f"broker lag --project {leaf(project)}", f"{project}/lag"),
+            Command(f"broker dlq summary --project {leaf(project)}", f"{project}/deadLetters?groupBy=fingerprint"),
+        ],
         data={
             "findings": findings,
-            "healthy": lag["totalSize"] - len({finding.name for finding in findings}),
-            "total": lag["totalSize"],
-            "is_cut": "nextPageToken" in lag,
-            "waiting": sum(one.get("undeliveredMessages", 0) for one in subscriptions),
-            "outstanding": sum(one.get("outstandingMessages", 0) for one in subscriptions),
+            "verdict": _verdict(made),
+            "checks": made,
+            "total": answer["totalSize"],
+            "is_cut": "nextPageToken" in answer,
+            "waiting": sum(one.get("undeliveredMessages", 0) for one in subscribed),
+            "outstanding": sum(one.get("outstandingMessages", 0) for one in subscribed),
             "oldest": max(ages, key=lambda age: parse_duration(age, AGE), default=None),
             "topics": topics,
             "charts": lines,
             "range": view.range,
             "operations": operations,
-            "recent": [(one, of_operation(one["metadata"]["state"])) for one in operations.list("operations")],
+            "recent": [
+                (one, of_operation(one["metadata"]["state"]))
+                for one in operations.list("operations")[:RECENT_OPERATIONS]
+            ],
         },
     )
 
 
-def _findings(one: Json) -> list[Finding]:
-    """Return what the delivery state of a subscription, and its warnings, say."""
-    name, state = one["subscription"], of_subscription(one["deliveryState"])
-    link, found = f"{PREFIX}{name}", []
-    if state.level in _NEEDS_ATTENTION:
-        found.append(Finding(state, name, one["verdict"], *_action(one, link)))
-    warning = State("Warning", "warning")
-    found += [Finding(warning, name, sentence, link, "View subscription") for sentence in one.get("warnings", ())]
-    return found
+def _verdict(made: list[Check]) -> str:
+    """Return what the checks say together."""
+    levels = [finding.state.level for one in made for finding in one.findings]
+    critical, others = levels.count("critical"), len(levels) - levels.count("critical")
+    found = [f"{critical} critical"] if critical else []
+    found += [f"{others} {'warning' if others == 1 else 'warnings'}"] if others else []
+    passed = sum(not (one.findings or one.refusal) for one in made)
+    checked = f"{passed} of {len(made)} checks passed."
+    if found:
+        return f"{', '.join(found)}. {checked}"
+    return f"Nothing needs attention. {checked}"
 
 
-def _action(one: Json, link: str) -> tuple[str, str]:
-    if "blockedKey" in one:
-        project = one["subscription"].partition("/subscriptions/")[0]
-        return f"{PREFIX}{project}/messages/{one['blockedKey']['messageId']}", "View message"
-    if "endpointFailure" in one:
-        return f"{link}#push", "View responses"
-    return link, "View subscription"
+async def _last_hour(view: View, metric: str) -> Block:
+    return await view.block(f"{view.project}/timeSeries", metric=metric, interval="3600s", alignmentPeriod="600s")
 
 
 PAGES = [
     PageRoute(
         "projects/{project}",
         overview,
-        ["ListLag", "Operations.ListOperations", "Publisher.ListTopics", "Monitoring.ListTimeSeries"],
+        [
+            "ListLag",
+            "Operations.ListOperations",
+            "Publisher.ListTopics",
+            "Subscriber.ListSubscriptions",
+            "ListSchedules",
+            "Quotas.GetQuotas",
+            "ListProjectDeadLetters",
+            "Broker.ListFindings",
+            "Monitoring.ListTimeSeries",
+        ],
     ),
 ]

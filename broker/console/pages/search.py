@@ -1,5 +1,9 @@
-"""Searching a project: one box for ids of messages, names, labels and principals."""
+"""Searching a project: one box for ids of messages, names, labels and principals.
 
+Ordering keys and bodies are not indexed.  They are searched for topic by topic, on the pages of their messages.
+"""
+
+import asyncio
 import shlex
 from urllib.parse import urlencode
 
@@ -9,15 +13,17 @@ from broker.console.page import Block, Command, Page, PageRoute, View
 from broker.console.prefix import PREFIX
 
 PAGE_SIZE = 50
+MOST_TOPICS = 20  # that are offered
 _WITH_PAGES = ("topics", "subscriptions", "operations", "schedules", "schemas")  # of single resources
 
 
 async def search(view: View) -> Page:
     project, text = view.project, view.query.get("q", "").strip()
-    found = Block({})
+    found = topics = Block({})
     if text:
-        found = await view.block(
-            f"{project}:search", q=text, pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken")
+        found, topics = await asyncio.gather(
+            view.block(f"{project}:search", q=text, pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken")),
+            view.block(f"{project}/topics", pageSize=MOST_TOPICS),
         )
     results = [(one, _address(project, one)) for one in found.list("results")]
     ids = {one["name"] for one, _ in results if one["kind"] == "MESSAGE" and one["matchedValue"] == text}
@@ -27,7 +33,13 @@ async def search(view: View) -> Page:
         kind="search",
         name=project,
         commands=[_command(project, text)] if text else (),
-        data={"found": found, "results": results, "text": text, "next": view.next_page(found.answer)},
+        data={
+            "found": found,
+            "results": results,
+            "text": text,
+            "topics": topics,
+            "next": view.next_page(found.answer),
+        },
         redirect=f"{PREFIX}{ids.pop()}" if len(ids) == 1 and len(results) == 1 else "",
     )
 
@@ -46,4 +58,4 @@ def _address(project: str, one: Json) -> str:
     return f"{PREFIX}{one['name']}" if has_page or one["kind"] == "MESSAGE" else ""
 
 
-PAGES = [PageRoute("projects/{project}/search", search, ["SearchProject"])]
+PAGES = [PageRoute("projects/{project}/search", search, ["SearchProject", "Publisher.ListTopics"])]

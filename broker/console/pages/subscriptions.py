@@ -5,11 +5,12 @@ from urllib.parse import urlencode
 
 from broker.client.words import leaf
 from broker.console.api import Json
+from broker.console.charts import BUCKETS, timeline
 from broker.console.page import PREVIEW_BYTES, Block, Command, Metric, Page, PageRoute, View, option
+from broker.console.pages.delivering import clients, endpoint, stuck_keys
 from broker.console.states import of_message, of_subscription
 
 PAGE_SIZE = 50
-MOST_FAILURES = 10
 _COLUMNS = (
     ("undeliveredMessages", "Not acknowledged"),
     ("outstandingMessages", "Outstanding"),
@@ -18,6 +19,7 @@ _COLUMNS = (
     ("outgoingMessagesPerSecond", "Out/s"),
     ("deadLetters", "Dead letters"),
 )
+AGE = "oldestUndeliveredMessageAge"
 STATES = ("OUTSTANDING", "RETRYING", "EXHAUSTED", "BLOCKED", "WAITING")
 
 
@@ -48,23 +50,22 @@ async def subscriptions(view: View) -> Page:
 
 async def subscription(view: View) -> Page:
     name = _name(view)
-    found, blocks, lines = await asyncio.gather(
+    found, lag, lines = await asyncio.gather(
         view.get(name),
-        asyncio.gather(
-            view.block(f"{view.project}/lag", fresh="true", filter=f"name={_id(view)}"),
-            view.block(f"{name}/consumers"),
-            view.block(f"{name}/deadLetters", groupBy="reason"),
-            view.block(f"{name}:pushStatus"),
-            view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
-        ),
+        view.block(f"{view.project}/lag", fresh="true", filter=f"name={_id(view)}"),
         view.charts(
             Metric("pubsub_subscription_num_undelivered_messages", "Not acknowledged", name),
             Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", name, is_rate=True),
         ),
     )
-    lag, consumers, groups, push, failures = blocks
-    own = next(iter(lag.list("subscriptions")), None)
-    is_push = "pushEndpoint" in found.get("pushConfig", {})
+    own = next(iter(lag.list("subscriptions")), {})
+    groups, log, delivering, stuck = await asyncio.gather(
+        view.block(f"{name}/deadLetters", groupBy="reason"),
+        view.block(f"{found['topic']}:histogram", buckets=BUCKETS) if "/topics/" in found["topic"] else _nothing(),
+        endpoint(view, name) if "pushEndpoint" in found.get("pushConfig", {}) else clients(view, name),
+        stuck_keys(view, name) if found.get("enableMessageOrdering") and AGE in own else _nothing(),
+    )
+    pending_since = own.get("oldestUndeliveredPublishTime", "")
     return Page(
         template="subscription.html",
         title=leaf(name),
@@ -78,12 +79,12 @@ async def subscription(view: View) -> Page:
         data={
             "subscription": found,
             "lag": own,
-            "state": None if own is None else of_subscription(own["deliveryState"]),
-            "consumers": Block({}) if is_push else consumers,
+            "state": of_subscription(own["deliveryState"]) if own else None,
             "groups": groups,
-            "is_push": is_push,
-            "push": push,
-            "failures": failures,
+            "log": log,
+            "timeline": timeline(log.answer, pending_since=pending_since) if log.list("buckets") else None,
+            "delivering": delivering,
+            "stuck": stuck,
             "settings": _settings(found),
             "charts": lines,
             "range": view.range,
@@ -121,6 +122,10 @@ async def backlog(view: View) -> Page:
             "next": view.next_page(answer.answer),
         },
     )
+
+
+async def _nothing() -> Block:
+    return Block({})
 
 
 def _toggled(view: View, field: str) -> tuple[str, str]:
@@ -166,7 +171,10 @@ PAGES = [
             "ListConsumers",
             "ListDeadLetters",
             "GetPushStatus",
+            "ListPushAttempts",
             "ListPushFailures",
+            "GetTopicHistogram",
+            "ListSubscriptionMessages",
             "Monitoring.ListTimeSeries",
         ],
     ),

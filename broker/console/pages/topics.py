@@ -1,6 +1,9 @@
 """The topics of a project, one topic, and its messages."""
 
 import asyncio
+import re
+from collections.abc import Mapping
+from urllib.parse import urlencode
 
 from broker.client.words import leaf
 from broker.console.charts import BUCKETS, timeline
@@ -10,7 +13,16 @@ from broker.console.states import of_subscription
 PAGE_SIZE = 50
 NEWEST = 5
 ATTACHED = 100  # subscriptions that a topic's page shows
-SEARCHED = ("filter", "contains", "startTime", "endTime", "orderingKey")
+TIMES = ("startTime", "endTime")
+SEARCHED = ("contains", "orderingKey", "attribute", "value", "filter", *TIMES)
+_OPTIONS = {  # of `broker topic browse`, by parameter
+    "filter": "filter",
+    "orderingKey": "ordering-key",
+    "contains": "contains",
+    "startTime": "since",
+    "endTime": "until",
+}
+_WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 
 
 async def topics(view: View) -> Page:
@@ -69,13 +81,15 @@ async def topic(view: View) -> Page:
 
 async def messages(view: View) -> Page:
     name, asked = f"{view.project}/topics/{view.parts['topic']}", view.asked(*SEARCHED)
+    given = _given(asked)
     answer = await view.block(
         f"{name}/messages",
         pageSize=PAGE_SIZE,
         pageToken=view.query.get("pageToken"),
         previewBytes=PREVIEW_BYTES,
-        **asked,
+        **given,
     )
+    options = {option_: given[field] for field, option_ in _OPTIONS.items() if field in given}
     return Page(
         template="topic_messages.html",
         title=f"Messages of {leaf(name)}",
@@ -84,13 +98,39 @@ async def messages(view: View) -> Page:
         section="topics",
         commands=[
             Command(
-                f"broker topic browse {view.parts['topic']} --project {view.parts['project']}"
-                + option({key: value for key, value in asked.items() if key == "filter"}),
-                f"{name}/messages",
+                f"broker topic browse {view.parts['topic']} --project {view.parts['project']}" + option(options),
+                f"{name}/messages" + (f"?{urlencode(given)}" if given else ""),
             )
         ],
-        data={"messages": answer, "asked": asked, "next": view.next_page(answer.answer)},
+        data={
+            "messages": answer,
+            "progress": answer.answer.get("progress"),
+            "asked": asked,
+            "local": {field: asked.get(field, "").removesuffix("Z") for field in TIMES},
+            "next": view.next_page(answer.answer),
+        },
     )
+
+
+def _given(asked: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of the call for what was searched for.
+
+    Forms send times without a zone, which are in UTC, and an attribute apart from the filter.
+    """
+    given = {field: text for field, text in asked.items() if field not in ("attribute", "value")}
+    for field in TIMES:
+        if _WITHOUT_ZONE.fullmatch(given.get(field, "")):
+            given[field] += "Z" if given[field].count(":") == 2 else ":00Z"
+    if asked.get("attribute"):
+        named = _quoted(asked["attribute"])
+        wanted = f"attributes.{named} = {_quoted(asked['value'])}" if "value" in asked else f"attributes:{named}"
+        given["filter"] = f"({given['filter']}) AND {wanted}" if "filter" in given else wanted
+    return given
+
+
+def _quoted(text: str) -> str:
+    """Return a string of the filter language."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 PAGES = [

@@ -9,7 +9,7 @@ const policy = window.trustedTypes
   : { createHTML: (/** @type {string} */ text) => text };
 
 /** Show times in the viewer's time zone; the title has the time in UTC. */
-function localTimes(/** @type {ParentNode} */ root) {
+export function localTimes(/** @type {ParentNode} */ root) {
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.getAttribute("datetime") ?? "");
@@ -24,7 +24,6 @@ function swap(/** @type {Document} */ fresh) {
   const main = document.querySelector("main");
   const next = fresh.querySelector("main");
   if (!main || !next) return;
-  localTimes(fresh);
   for (const part of next.querySelectorAll("[id]")) {
     const own = document.getElementById(part.id);
     if (own && !own.closest("form") && own.textContent !== part.textContent && !own.contains(document.activeElement)) {
@@ -36,20 +35,29 @@ function swap(/** @type {Document} */ fresh) {
   if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
 }
 
+/** Read a page.  Returns null if there was no answer. */
+export async function readPage(/** @type {string} */ url) {
+  try {
+    const answer = await fetch(url, { headers: { Accept: "text/html" }, redirect: "error" });
+    if (!answer.ok) return null;
+    const text = await answer.text();
+    const page = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
+    localTimes(page);
+    return page;
+  } catch {
+    return null;
+  }
+}
+
 let missed = 0;
-let live = true;
+// A tail says itself whether the page is read anew, and a search is not repeated.
+let live = !document.querySelector("[data-tail], [data-still]");
 let timer = 0;
 
 async function refresh() {
-  try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "error" });
-    if (!answer.ok) throw new Error(String(answer.status));
-    const text = await answer.text();
-    swap(new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html"));
-    missed = 0;
-  } catch {
-    missed += 1;
-  }
+  const fresh = await readPage(location.href);
+  if (fresh) swap(fresh);
+  missed = fresh ? 0 : missed + 1;
   const stale = missed >= MISSED;
   document.documentElement.classList.toggle("stale", stale);
   document.querySelector(".asof")?.classList.toggle("stale", stale);
@@ -58,6 +66,13 @@ async function refresh() {
     note.hidden = !stale && live;
     note.textContent = stale ? `No answer for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
   }
+}
+
+/** Read the page anew every few seconds, or do not. */
+export function setPolling(/** @type {boolean} */ on) {
+  if (live === on) return;
+  live = on;
+  schedule();
 }
 
 function schedule() {
@@ -126,7 +141,9 @@ function pressed(/** @type {KeyboardEvent} */ event) {
   else if (event.key === "t" && !going) toggleTheme();
   else if (event.key === ".") /** @type {HTMLElement | null} */ (document.querySelector(".actions a"))?.focus();
   else if (event.key === "?") location.assign("/console/help");
-  else if (event.key === "r") {
+  else if (event.key === "r" && document.querySelector("[data-pause]")) {
+    /** @type {HTMLElement} */ (document.querySelector("[data-pause]")).click();
+  } else if (event.key === "r") {
     live = !live;
     schedule();
     refresh();
