@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
+from broker.access.principals.caller import Caller
 from broker.api.rest.app import RestApi
 from broker.model.client_certificate import ClientCertificate
 from broker.net.first_bytes import HTTP1_API
@@ -27,9 +28,11 @@ _SAFE = "/:@!$&'()*+,;=-._~"  # characters of a path that are not percent-encode
 class Viewer:
     """The person who looks at a page, as the API sees a caller.
 
-    `credentials` are headers, none where authentication is off.  `certificate` is the client's, over TLS.
+    `caller`: whom the session of the console, or a share link, is of; None: there is neither.  `credentials` are
+    headers, with which a session begins.  `certificate` is the client's, over TLS.
     """
 
+    caller: Caller | None = None
     credentials: tuple[tuple[bytes, bytes], ...] = ()
     peer: tuple[str, int] | None = None
     certificate: ClientCertificate | None = None
@@ -67,7 +70,7 @@ class Api:
             keep_alive=True,
             expects_continue=False,
         )
-        await self._rest.serve(Exchange(connection, head, whole=True))
+        await self._rest.serve(Exchange(connection, head, whole=True), known=viewer.caller)
         status, body = connection.parse()
         if status != 200:
             raise _refusal(status, body)

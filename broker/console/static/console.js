@@ -36,16 +36,38 @@ function swap(/** @type {Document} */ fresh) {
   if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
 }
 
+/** Say that the session or the share link has ended, with the way back to this page; until it is read again. */
+function tellEnd(/** @type {string} */ why) {
+  const told = document.querySelector("[data-ended]");
+  if (!why) told?.remove();
+  if (!why || told) return;
+  const note = document.createElement("p");
+  note.className = "verdict";
+  note.dataset.ended = "";
+  note.setAttribute("role", "alert");
+  note.textContent = why;
+  if (!location.pathname.startsWith("/console/shared/")) {
+    const link = document.createElement("a");
+    link.href = `/console/login?next=${encodeURIComponent(location.pathname + location.search)}`;
+    link.textContent = "Sign in again";
+    note.append(" ", link);
+  }
+  document.querySelector("main")?.prepend(note);
+}
+
 let missed = 0;
 let live = true;
 let timer = 0;
 
 async function refresh() {
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "error" });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (answer.type === "opaqueredirect") tellEnd("You are signed out: the session has ended, or its key was revoked.");
+    if (answer.status === 401) tellEnd("The link has expired or was revoked. Ask for a new one.");
     if (!answer.ok) throw new Error(String(answer.status));
     const text = await answer.text();
     swap(new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html"));
+    tellEnd("");
     missed = 0;
   } catch {
     missed += 1;
@@ -131,7 +153,18 @@ function pressed(/** @type {KeyboardEvent} */ event) {
   }
 }
 
+/** Take the token out of the address, and send it; where somebody is signed in already, the button does. */
+function sendToken() {
+  const form = document.querySelector("form[data-token-form]");
+  const field = document.getElementById("token");
+  if (!(form instanceof HTMLFormElement) || !(field instanceof HTMLInputElement) || location.hash.length < 2) return;
+  field.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname + location.search);
+  if (!("asks" in form.dataset)) form.submit();
+}
+
 localTimes(document);
+sendToken();
 copyButtons();
 schedule();
 document.addEventListener("visibilitychange", schedule);
