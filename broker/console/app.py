@@ -54,8 +54,8 @@ class Console:
     ) -> None:
         """`version`: the broker's.  `now`: its clock.
 
-        `sign_in`, `oidc`, `shared`: None where authentication is off.  `read_only`: no form but those of the sign-in
-        is taken.
+        `sign_in`, `oidc`, `shared`: None where authentication is off.  `read_only`: it takes no form but
+        those of the sign-in.
         """
         self._now = now
         self._assets = Assets()

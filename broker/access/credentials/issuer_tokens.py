@@ -73,8 +73,8 @@ class IssuerTokens:
     ) -> Caller:
         """Returns the caller of an ID token that answers a sign-in with this nonce.
 
-        https://openid.net/specs/openid-connect-core-1_0.html, section 3.1.3.7.  Raises Unauthenticated; Unavailable:
-        the issuer's keys cannot be read.
+        https://openid.net/specs/openid-connect-core-1_0.html, section 3.1.3.7.  Raises Unauthenticated;
+        Unavailable: the issuer's keys cannot be read.
         """
         if token.issuer != issuer:
             raise refusals.invalid("is of another issuer (iss)")

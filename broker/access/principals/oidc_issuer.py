@@ -35,9 +35,9 @@ class SignInClient:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcIssuer:
     """`audiences`: its tokens are for one of them.  `domains`: of the addresses and groups that it may speak for.
-    `subject_claim`: names the principal.  `groups_claim`: names of groups.  `attribute_claims`: what policies may choose callers by, besides.
-    `jwks_uri`: where its keys are; "": its discovery document says so.  `sign_in`: None if nobody signs in to the
-    console through it.
+    `subject_claim`: names the principal.  `groups_claim`: names of groups.  `attribute_claims`: what policies may
+    choose callers by, besides.  `jwks_uri`: where its keys are; "": its discovery document says so.  `sign_in`:
+    None if nobody signs in to the console through it.
     """
 
     issuer: str

@@ -1,8 +1,8 @@
 """Sessions of the console.
 
-A session begins with a credential of the API, with a sign-in at an OIDC issuer, or with a link that works once.  The
-browser has a random secret, and the database its digest.  Each page looks the session up, so that a session that was
-ended opens no page anywhere, and asks whether its credential still exists.
+A session begins with a credential of the API, with a sign-in at an OIDC issuer, or with a link that works once.
+The browser has a random secret, and the database its digest.  Each page looks the session up, so that a session
+that was ended opens no page anywhere, and asks whether its credential still exists.
 """
 
 import secrets

@@ -1,7 +1,7 @@
 """The holders of share links, as the API sees them.
 
-A link permits what its creator may do at that moment, at most.  It ends when the creator may no longer do all that it
-permits, or may no longer give access to the subscription.
+A link permits what its creator may do at that moment, at most.  It ends when the creator may no longer do all that
+it permits, or may no longer give access to the subscription.
 """
 
 from collections.abc import Callable

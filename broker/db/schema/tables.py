@@ -575,9 +575,9 @@ api_keys = Table(
 )
 
 # Sessions of the console, and links that sign in once (`is_link`).  `digest`: SHA-256 of what the cookie or the
-# link has, 256 random bits.  `member`, `members` and `credential` are those of the caller, and `signed_by` is the key
-# of its issuer; whether the credential still exists is checked with each page.  `until`: when the credential ends by
-# itself.
+# link has, 256 random bits.  `member`, `members` and `credential` are those of the caller, and `signed_by` is the
+# key of its issuer; whether the credential still exists is checked with each page.  `until`: when the credential
+# ends by itself.
 console_sessions = Table(
     "console_sessions",
     metadata,

@@ -32,10 +32,7 @@ def create(session: Session, *, subscription: str, ttl: str | None, permissions:
     }
     made = session.api.call("POST", f"{session.subscription(subscription)}:createShareLink", body)
     link = session.api.url + made["path"]
-    return Shown(
-        data=made | {"uri": link},
-        fields={"name": made["name"], "expires": short_time(made["expireTime"]), "link": link},
-    )
+    return Shown(data=made | {"uri": link}, script=f"{link}\n")
 
 
 @calling("list", "broker share list hook")

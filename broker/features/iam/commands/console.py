@@ -19,7 +19,7 @@ def console(session: Session, *, no_open: bool) -> Shown:
     link = session.api.url + made["path"]
     if not no_open:
         webbrowser.open(link)
-    return Shown(data=made | {"uri": link}, line=link)
+    return Shown(data=made | {"uri": link}, script=f"{link}\n")
 
 
 COMMANDS = console
