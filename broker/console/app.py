@@ -159,7 +159,7 @@ class Console:
             refused = answer
         data = {
             "refused": refused,
-            "has_ended": request.method == "GET" and self._sign_in.has_cookie(request) and target != PREFIX,
+            "has_ended": request.method == "GET" and await self._sign_in.has_ended(request),
             "issuers": list(enumerate(self._oidc.titles if self._oidc is not None else ())),
             "target": quote(target, safe=""),
         }

@@ -6,6 +6,7 @@ asks again what the link permits.
 
 from collections.abc import Callable
 from datetime import datetime
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -45,7 +46,7 @@ class SharedPages:
             holder = await self._holders.find(token)
         except BrokerError as error:
             return str(error)
-        path = _ROOT + holder.link.subscription
+        path = _ROOT + quote(holder.link.subscription, safe="/:+~")
         response = RedirectResponse(f"{path}/pushAttempts", 303)
         left = int((holder.link.expires_at - self._now()).total_seconds())
         self._cookie.set(response, token, path=path, seconds=max(left, 1))

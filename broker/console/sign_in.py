@@ -47,6 +47,13 @@ class SignIn:
         """Whether the browser has had a session, which may have ended."""
         return bool(self._cookie.of(request))
 
+    async def has_ended(self, request: Request) -> bool:
+        """Whether the browser has had a session that has ended; False also if that cannot be known now."""
+        try:
+            return self.has_cookie(request) and await self.caller(request) is None
+        except BrokerError:
+            return False
+
     async def caller(self, request: Request) -> Caller | None:
         """Return the caller of the session; None if there is none any more.  Raises Unavailable."""
         secret = self._cookie.of(request)

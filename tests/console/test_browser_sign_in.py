@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright, expect
 
 from broker.access.principals.oidc_issuer import OidcIssuer, SignInClient
@@ -143,3 +144,22 @@ async def test_a_share_link_opens_its_page(world: Guarded, context: BrowserConte
     await page.goto(f"{BASE}/console/{hook}")
     await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     await holder.close()
+
+
+async def test_no_page_of_the_sign_in_has_an_accessibility_problem_or_is_too_wide(
+    world: Guarded, context: BrowserContext
+) -> None:
+    assert context.browser is not None
+    relaxed = await context.browser.new_context(bypass_csp=True, viewport={"width": 360, "height": 740})
+    page = await relaxed.new_page()
+    for path in ("login", "link", "shared", "shared/x", "oidc/callback"):
+        await page.goto(f"{BASE}/console/{path}")
+        found = await Axe().run(page)
+        assert [one["id"] for one in found.response["violations"]] == [], path
+        width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width[0] <= width[1], (path, width)
+    await page.goto(BASE + (await world.ok("POST", "signInLinks", {}))["path"])
+    await expect(page.locator(".who")).to_be_visible()
+    width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width[0] <= width[1], width
+    await relaxed.close()

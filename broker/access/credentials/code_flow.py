@@ -23,6 +23,7 @@ from broker.model.errors import Unauthenticated, Unavailable
 CALLBACK = "/console/oidc/callback"
 ANSWER_SECONDS = 5.0  # for each step: discovery, and the exchange of the code
 DISCOVERED_SECONDS = 600.0  # for which the addresses of an issuer are used again
+FAILED_SECONDS = 2.0  # for which an issuer is not asked again: anybody may follow the link of the sign-in page
 MAX_SECRET_BYTES = 4_096
 MAX_CODE = 4_096  # characters
 _MAX_REASON = 300  # characters of an issuer's error
@@ -47,6 +48,7 @@ class CodeFlow:
         self._now = now
         self._ticks = ticks
         self._found: dict[str, tuple[Mapping[str, Any], float]] = {}
+        self._failed: dict[str, tuple[str, float]] = {}
 
     @property
     def titles(self) -> Sequence[str]:
@@ -141,6 +143,9 @@ class CodeFlow:
         found = self._found.get(issuer.issuer)
         if found is not None and found[1] > self._ticks():
             return found[0]
+        failed = self._failed.get(issuer.issuer)
+        if failed is not None and failed[1] > self._ticks():
+            raise _unanswered(issuer, failed[0])
         url = f"{issuer.issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
             async with asyncio.timeout(ANSWER_SECONDS), make_client(ANSWER_SECONDS) as http:
@@ -150,7 +155,9 @@ class CodeFlow:
             for name in ("authorization_endpoint", "token_endpoint"):
                 check_url(str(document.get(name)))
         except UNREADABLE as error:
-            raise _unanswered(issuer, reason_of(error, ANSWER_SECONDS)) from None
+            why = reason_of(error, ANSWER_SECONDS)
+            self._failed[issuer.issuer] = why, self._ticks() + FAILED_SECONDS
+            raise _unanswered(issuer, why) from None
         self._found[issuer.issuer] = (document, self._ticks() + DISCOVERED_SECONDS)
         return document
 
