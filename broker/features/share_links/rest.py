@@ -24,7 +24,7 @@ async def create_share_link(service: ShareLinkService, call: Call) -> bytes:
 
 
 async def list_share_links(service: ShareLinkService, call: Call) -> bytes:
-    page = parse_page(*decode_page_parameters(call.query))
+    page = parse_page(*decode_page_parameters(call.query), prefix="")
     links, token = await service.list_share_links(call.name, page)
     return encode_list("shareLinks", [share_link_json(link) for link in links], token)
 
