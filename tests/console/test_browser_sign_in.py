@@ -44,7 +44,7 @@ async def world(database_url: str, provider: Provider, tmp_path: Path) -> AsyncI
 @pytest.fixture
 async def context(world: Guarded) -> AsyncIterator[BrowserContext]:
     port = urlsplit(str(world.client.base_url)).port
-    rules = f"--host-resolver-rules=MAP localhost:18085 127.0.0.1:{port}"
+    rules = f"--host-resolver-rules=MAP localhost:18085 127.0.0.1:{port},MAP broker.internal:18085 127.0.0.1:{port}"
     async with async_playwright() as playwright:
         browser: Browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*OPTIONS, rules])
         context = await browser.new_context()
@@ -90,6 +90,14 @@ async def test_a_link_signs_in_and_leaves_its_token_neither_in_the_address_nor_i
     assert token not in page.url
     assert not any(token in one for one in seen)
     assert await violations(page) == []
+
+
+async def test_forms_are_taken_over_http_from_another_machine(world: Guarded, context: BrowserContext) -> None:
+    """There browsers send no Sec-Fetch-Site, and the origin alone says whose page a form is of."""
+    page = await context.new_page()
+    await page.goto("http://broker.internal:18085" + (await world.ok("POST", "signInLinks", {}))["path"])
+    await expect(page.locator(".who")).to_have_text(f"serviceAccount:{world.admin['client_email']}")
+    assert not await page.evaluate("isSecureContext")
 
 
 async def test_a_link_asks_before_it_replaces_a_session(world: Guarded, context: BrowserContext) -> None:
