@@ -25,7 +25,7 @@ MAX_TOKEN = 128  # characters; ours have 43
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whoever has a link: the link, and the caller that it makes of them."""
+    """A link, and the caller that its holder is."""
 
     link: ShareLink
     caller: Caller
