@@ -12,6 +12,7 @@ import pytest
 
 from broker.access.credentials import code_flow
 from broker.access.credentials.code_flow import ANSWER_SECONDS
+from broker.access.credentials.issuer_keys import IssuerKeys
 from broker.access.principals.oidc_issuer import OidcIssuer, SignInClient, parse_issuers
 from broker.console.oidc_sign_in import LASTS
 from tests.fixtures.access import Guarded, guarded
@@ -44,7 +45,7 @@ class World:
         return await self.broker.client.get(await self.ask_provider(await self.start(target)))
 
     async def is_signed_in(self) -> bool:
-        return (await self.broker.client.get("/console/")).status_code != 303
+        return (await self.broker.client.get(f"/console/{self.broker.project}/topics")).status_code == 200
 
 
 @pytest.fixture
@@ -55,7 +56,8 @@ async def world(database_url: str, tmp_path: Path) -> AsyncIterator[World]:
         provider.claims["email_verified"] = True
         client = SignInClient(client_id=CLIENT, client_secret_file=str(secret), title="Example")
         issuer = OidcIssuer(issuer=provider.url, audiences=["broker"], domains=["example.com"], sign_in=client)
-        async with guarded(database_url, console="on", issuer=BASE, oidc_issuers=[issuer]) as broker:
+        gone = OidcIssuer(issuer="http://127.0.0.1:1", audiences=[], sign_in=client)
+        async with guarded(database_url, console="on", issuer=BASE, oidc_issuers=[issuer, gone]) as broker:
             policy = {"bindings": [{"role": "roles/viewer", "members": [ADA]}]}
             await broker.ok("POST", f"{broker.project}:setIamPolicy", {"policy": policy})
             await broker.ok("PUT", f"{broker.project}/topics/orders", {})
@@ -260,10 +262,40 @@ async def test_a_provider_that_is_down_is_told_of(world: World) -> None:
     world.provider.token_status = 502
     answer = await world.sign_in()
     assert (answer.status_code, "it answers 502" in answer.text) == (503, True)
+    answer = await world.broker.client.get("/console/oidc/start", params={"issuer": "1"})
+    assert answer.status_code == 503
+    assert "The identity provider http://127.0.0.1:1 cannot be asked now" in answer.text
+    assert "Back to the sign-in" in answer.text
+
+
+async def test_a_session_ends_when_the_issuer_withdraws_the_key_that_has_signed_its_token(world: World) -> None:
+    await world.sign_in()
+    assert await world.is_signed_in()
+    keys = _keys(world)
+    world.provider.public = STRANGE_KEY
+    keys._begin_fetch(0.0)
+    assert keys._fetch is not None
+    await keys._fetch
+    assert not await world.is_signed_in()
+
+
+async def test_a_session_outlives_a_restart_of_the_broker_if_the_issuer_still_has_the_key(world: World) -> None:
+    """A process that has just started has read no keys."""
+    await world.sign_in()
+    keys = _keys(world)
+    keys._keys, keys._read_at, keys._tried_at = {}, float("-inf"), float("-inf")
+    assert await world.is_signed_in()
+    assert keys._keys
+
+
+def _keys(world: World) -> IssuerKeys:
+    access = world.broker.broker.guard.access
+    assert access is not None
+    return access.issuers._issuers[world.provider.url][1]
 
 
 async def test_an_unknown_provider_is_not_found(world: World) -> None:
-    for number in ("1", "-1", "x", "", "99999999999"):
+    for number in ("2", "-1", "x", "", "99999999999"):
         answer = await world.broker.client.get("/console/oidc/start", params={"issuer": number})
         assert answer.status_code == 404, number
 
