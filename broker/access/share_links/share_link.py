@@ -15,7 +15,7 @@ VIEW = "VIEW_PUSH_ATTEMPTS"
 
 
 class Permitted(NamedTuple):
-    """What a permission of a link allows.
+    """The calls that a permission of a link allows, and what its creator needs.
 
     `calls`: the calls that the holder's page makes.  `needs`: the creator's permissions on the subscription.
     """
