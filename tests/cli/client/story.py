@@ -295,8 +295,7 @@ broker auth api-keys create --role subscriber --resource topics/orders
 broker auth api-keys list
 broker auth api-keys show $API_KEY
 broker auth api-keys delete $API_KEY
-# broker topic create invoices
-# broker sub create hook --topic invoices --push-endpoint https://hooks.example.com/hook
+# broker sub create hook --topic orders --push-endpoint https://hooks.example.com/hook
 broker share create hook --ttl 7d
 broker share list hook
 broker share delete hook $LINK
