@@ -7,6 +7,7 @@ from datetime import datetime
 from broker.access.credentials.access_token_key_rows import delete_access_token_keys, insert_access_token_key
 from broker.access.credentials.authenticator import Authenticator
 from broker.access.credentials.certificates import Certificates
+from broker.access.credentials.code_flow import CodeFlow
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceAccountTokens, make_token_key
@@ -17,6 +18,8 @@ from broker.access.principals.oidc_issuer import OidcIssuer
 from broker.access.principals.policy import ABOVE_PROJECTS
 from broker.access.secrets.cells import token_key_cell
 from broker.access.secrets.secrets import Secrets
+from broker.access.sessions.sessions import Sessions
+from broker.access.share_links.holders import Holders
 from broker.access.versions.version import AccessVersion
 from broker.access.versions.version_rows import raise_access_version
 from broker.db.driver.database import Database
@@ -36,13 +39,15 @@ class Access:
         database: Database,
         *,
         secrets: Secrets,
+        address: str,
         audiences: Collection[str],
         issuers: Collection[OidcIssuer] = (),
         certificate_principals: CertificatePrincipals,
         now: Callable[[], datetime],
         states: StateChanges,
     ) -> None:
-        """`secrets` encrypt the keys of access tokens.  `audiences`: URLs that the broker is addressed by.
+        """`secrets` encrypt the keys of access tokens.  `address`: the URL that the broker is reached at.
+        `audiences`: URLs that it is addressed by.
         `issuers`: whose tokens are taken, too.  `certificate_principals`: whom clients' certificates are of.
         `now`: the database's time.  `states` hears of issuers whose keys cannot be read.
         """
@@ -64,6 +69,9 @@ class Access:
             Certificates(self.directory, certificate_principals),
             now=now,
         )
+        self.sessions = Sessions(database, self.authenticator, now=now)
+        self.code_flow = CodeFlow(issuers, self.issuers, address=address, now=now)
+        self.link_holders = Holders(database, self.directory, self.authorizer, self.version, now=now)
 
     async def start(self) -> None:
         """Raises a BrokerError."""

@@ -91,14 +91,25 @@ def _console_routes(broker: Broker) -> list[Route]:
 
 def _make_console(broker: Broker) -> ASGIApp:
     from broker.console.app import Console  # takes long to load, and most processes never show a page
+    from broker.console.oidc_sign_in import OidcSignIn
+    from broker.console.shared import SharedPages
     from broker.console.sign_in import SignIn
 
-    config, access = broker.parts.config, broker.guard.access
-    sign_in = None
-    if access is not None:
-        sign_in = SignIn(access.exchange, secure=config.address.startswith("https:"))
-    console = Console(version=version(), now=broker.core.clock.now, sign_in=sign_in)
-    return Starlette(routes=console.routes())
+    config, access, now = broker.parts.config, broker.guard.access, broker.core.clock.now
+    if access is None:
+        return Console(version=version(), now=now, read_only=config.console_read_only)
+    secure = config.address.startswith("https:")
+    sign_in = SignIn(
+        access.sessions, authenticate=access.authenticator.caller, exchange=access.exchange, secure=secure
+    )
+    return Console(
+        version=version(),
+        now=now,
+        sign_in=sign_in,
+        oidc=OidcSignIn(access.code_flow, sign_in, now=now, secure=secure),
+        shared=SharedPages(access.link_holders, now=now, secure=secure),
+        read_only=config.console_read_only,
+    )
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:

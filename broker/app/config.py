@@ -71,6 +71,7 @@ class AppConfig:
     delivery_record_hours: int = RECORD_HOURS
     allow_reset: bool = False
     console: str = "off"
+    console_read_only: bool = False
     quotas: str = ""
     principal_quotas: str = ""
     auth: str = "off"

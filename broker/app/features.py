@@ -43,6 +43,7 @@ from broker.features.schedules import feature as schedules
 from broker.features.schemas import feature as schemas
 from broker.features.search import feature as search
 from broker.features.secrets import feature as secrets
+from broker.features.share_links import feature as share_links
 from broker.features.transforms import feature as transforms
 
 Register = Callable[[Parts], Feature]
@@ -225,6 +226,15 @@ def _history(parts: Parts) -> Feature:
     return history.register(parts.core)
 
 
+def _share_links(parts: Parts) -> Feature:
+    authorizer = parts.guard.authorizer
+    return share_links.register(
+        parts.core,
+        authorize=None if authorizer is None else authorizer.check,
+        has_console=parts.config.has_console,
+    )
+
+
 def _quotas(parts: Parts) -> Feature:
     return quotas.register(parts.core)
 
@@ -255,6 +265,8 @@ def _iam(parts: Parts) -> Feature:
         authorizer=parts.guard.authorizer,
         changed=parts.guard.access_changed,
         base_url=parts.config.address,
+        sessions=None if parts.guard.access is None else parts.guard.access.sessions,
+        has_console=parts.config.has_console,
         resources=parts.policy_resources,
     )
 
@@ -294,4 +306,5 @@ FEATURES: Mapping[str, Register] = {
     "secrets": _secrets,
     "audit": _audit,
     "iam": _iam,
+    "share_links": _share_links,
 }

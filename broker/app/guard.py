@@ -63,6 +63,7 @@ def _make_access(config: AppConfig, core: Core, secrets: Secrets) -> Access | No
     return Access(
         core.database,
         secrets=secrets,
+        address=config.address,
         audiences=[config.address, *config.audiences],
         issuers=config.oidc_issuers,
         certificate_principals=config.certificate_principals,

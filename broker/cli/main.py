@@ -133,6 +133,7 @@ CLIENTS = {
     "projects": "broker.features.projects.command",
     "search": "broker.features.search.command",
     "whoami": "broker.features.iam.commands.whoami",
+    "console": "broker.features.iam.commands.console",
     "events": "broker.features.events.command",
     "publish": "broker.cli.commands.publish",
     "scheduled": _ROW,
@@ -146,6 +147,7 @@ CLIENTS = {
     "history": "broker.features.history.command",
     "fleet": "broker.features.inspect.fleet_command",
     "push": _ROW,
+    "share": "broker.features.share_links.command",
     "seek": "broker.cli.commands.seek",
     "purge": "broker.features.purge.command",
     "reset": "broker.features.reset.command",
@@ -165,11 +167,11 @@ CLIENTS = {
 # What `broker --help` shows: all of it on one screen.
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets", "backup"),
-    "Who may call": ("auth", "whoami", "audit", "quota", "sql"),
+    "Who may call": ("auth", "whoami", "share", "audit", "quota", "sql"),
     "Resources": ("projects", "topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("search", "lag", "top", "history", "peek", "message", "doctor", "fleet"),
+    "Looking": ("console", "search", "lag", "top", "history", "peek", "message", "doctor", "fleet"),
     "This program": ("help", "docs", "bench", "context", "completion", "mcp"),
 }
 

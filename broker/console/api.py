@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
+from broker.access.principals.caller import Caller
 from broker.api.rest.app import RestApi
 from broker.model.client_certificate import ClientCertificate
 from broker.net.first_bytes import HTTP1_API
@@ -30,9 +31,11 @@ _MOST_UNREAD = 65_536  # bytes of a stream that wait for its reader
 class Viewer:
     """The person who looks at a page, as the API sees a caller.
 
-    `credentials` are headers, none where authentication is off.  `certificate` is the client's, over TLS.
+    `caller`: whom the session of the console, or a share link, is of; None: there is neither.  `credentials` are
+    headers, with which a session begins.  `certificate` is the client's, over TLS.
     """
 
+    caller: Caller | None = None
     credentials: tuple[tuple[bytes, bytes], ...] = ()
     peer: tuple[str, int] | None = None
     certificate: ClientCertificate | None = None
@@ -74,7 +77,7 @@ class Api:
         data = b"" if body is None else json.dumps(body).encode()
         connection = _Answer(viewer.peer, viewer.certificate)
         head = _head(viewer, path, query, method=method, length=len(data))
-        await self._rest.serve(Exchange(connection, head, data, whole=True))
+        await self._rest.serve(Exchange(connection, head, data, whole=True), known=viewer.caller)
         status, text = connection.parse()
         if status != 200:
             raise _refusal(status, text)
@@ -99,7 +102,9 @@ class Api:
         connection = _Stream(viewer.peer, viewer.certificate)
         # The parts of an answer over HTTP/1.0 are those of its body.
         exchange = Exchange(connection, _head(viewer, path, query, version="1.0", headers=headers), whole=True)
-        serving = asyncio.create_task(self._rest.serve(exchange), name=f"stream of the console: {path}")
+        serving = asyncio.create_task(
+            self._rest.serve(exchange, known=viewer.caller), name=f"stream of the console: {path}"
+        )
         try:
             status, rest = await connection.begin()
             if status != 200:

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 MAX_FORM_BYTES = 16_000_000  # a message of 10 MB in base64, percent-encoded
+_MAX_SIGN_IN_BYTES = 65_536
 _MAX_FIELDS = 60
 
 
@@ -20,3 +21,9 @@ async def read_form(request: Request, most: int = MAX_FORM_BYTES) -> dict[str, s
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
     except ValueError:
         return None
+
+
+async def form_field(request: Request, name: str) -> str | None:
+    """Return a field of a form of the sign-in without the white space around it; None if it cannot be read."""
+    form = await read_form(request, _MAX_SIGN_IN_BYTES)
+    return None if form is None else form.get(name, "").strip()

@@ -32,7 +32,7 @@ POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer browsers send forms with `Origin: null`
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }

@@ -1,71 +1,113 @@
-"""Sign-in: a credential of the API in a cookie that no script reads and that the API never takes.
+"""Sign-in: a credential of the API, or a link that works once, begins a session of the console.
 
-A service account's key file is exchanged for an access token, which lasts an hour.  An API key or an access token
-is kept as it was given.  The API checks the credential with each page, so a key that is deleted opens no page.
+The cookie has the secret of the session, which the API does not take.  A session ends 12 hours after it has begun,
+after an hour without a page, and at once when its credential is revoked.
 """
 
-import base64
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from broker.access.credentials.authenticator import Shown
+from broker.access.principals.caller import Caller
+from broker.access.sessions.sessions import Sessions
 from broker.client.credentials import KeyFile, is_key_file
 from broker.client.stop import Misuse
 from broker.console.api import ApiError, Viewer, api_of
-from broker.console.forms import read_form
-from broker.console.prefix import PREFIX
-from broker.model.errors import BrokerError
+from broker.console.cookies import Cookie
+from broker.console.forms import form_field
+from broker.model.errors import BrokerError, Unauthenticated
 
-MAX_FORM_BYTES = 65_536
-_BEARER, _API_KEY = b"authorization", b"x-goog-api-key"
 _EMPTY = "Paste a key file, an API key or an access token."
+_NO_LINK = "Paste the part of the link that follows #."
 _NOT_TEXT = "The form is not text, or is longer than 64 KB."
 
 
 class SignIn:
-    """The cookie of one broker."""
+    """The sessions of one broker."""
 
-    def __init__(self, exchange: Callable[[bytes], Awaitable[str]], *, secure: bool) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        authenticate: Callable[[Shown], Awaitable[Caller]],
+        exchange: Callable[[bytes], Awaitable[str]],
+        secure: bool,
+    ) -> None:
         """`exchange` makes an access token from a signed assertion.  `secure`: the broker is reached over TLS."""
+        self._sessions = sessions
+        self._authenticate = authenticate
         self._exchange = exchange
-        self._secure = secure
-        self._cookie = "__Secure-broker_session" if secure else "broker_session"
+        self._cookie = Cookie("broker_session", secure=secure)
 
-    def credentials(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the header that the API takes; none if the viewer has not signed in."""
+    def has_cookie(self, request: Request) -> bool:
+        """Whether the browser has had a session, which may have ended."""
+        return bool(self._cookie.of(request))
+
+    async def has_ended(self, request: Request) -> bool:
+        """Whether the browser has had a session that has ended; False also if that cannot be known now."""
         try:
-            kind, _, value = base64.urlsafe_b64decode(request.cookies.get(self._cookie, "")).partition(b"=")
-        except ValueError:
-            return ()
-        return ((kind, value),) if kind in (_BEARER, _API_KEY) and value.isascii() else ()
+            return self.has_cookie(request) and await self.caller(request) is None
+        except BrokerError:
+            return False
 
-    async def answer(self, request: Request, target: str) -> Response | str:
+    async def caller(self, request: Request) -> Caller | None:
+        """Return the caller of the session; None if there is none any more.  Raises Unavailable."""
+        secret = self._cookie.of(request)
+        if not secret:
+            return None
+        try:
+            return await self._sessions.find(secret)
+        except Unauthenticated:
+            return None
+
+    async def by_credential(self, request: Request, target: str) -> Response | str:
         """Return a redirection to `target` that sets the cookie, or why the credential is refused."""
-        form = await read_form(request, MAX_FORM_BYTES)
-        credential = "" if form is None else form.get("credential", "").strip()
+        credential = await form_field(request, "credential")
         if not credential:
-            return _NOT_TEXT if form is None else _EMPTY
+            return _NOT_TEXT if credential is None else _EMPTY
         try:
-            header = await self._header(credential)
+            name, value = await self._header(credential)
             client = request.client
             peer = None if client is None else (client.host, client.port)
-            await api_of(request).get(Viewer(credentials=(header,), peer=peer), "whoami")
+            # The API limits how many credentials an address may try.
+            await api_of(request).get(Viewer(credentials=((name, value),), peer=peer), "whoami")
+            shown = Shown(authorization=value) if name == b"authorization" else Shown(api_key=value)
+            return await self.begin(request, target, await self._authenticate(shown))
         except (ApiError, BrokerError, Misuse) as error:
             return str(error)
+
+    async def by_link(self, request: Request, target: str) -> Response | str:
+        """Return a redirection to `target` that sets the cookie, or why the link is refused."""
+        token = await form_field(request, "token")
+        if not token:
+            return _NOT_TEXT if token is None else _NO_LINK
+        try:
+            return await self._redirect(request, target, await self._sessions.open_link(token))
+        except BrokerError as error:
+            return str(error)
+
+    async def begin(self, request: Request, target: str, caller: Caller) -> Response:
+        """Begin a session.  Raises a BrokerError."""
+        return await self._redirect(request, target, await self._sessions.begin(caller))
+
+    async def end(self, request: Request, response: Response) -> None:
+        """End the session, in the database as well.  Raises a BrokerError."""
+        await self._end(request)
+        self._cookie.delete(response)
+
+    async def _redirect(self, request: Request, target: str, secret: str) -> Response:
+        await self._end(request)  # of whoever was signed in before
         response = RedirectResponse(target, 303)
-        value = base64.urlsafe_b64encode(b"=".join(header)).decode()
-        response.set_cookie(
-            self._cookie, value, path=PREFIX.rstrip("/"), httponly=True, samesite="lax", secure=self._secure
-        )
+        self._cookie.set(response, secret)
         return response
 
-    def forget(self, _: Request, response: Response) -> None:
-        """Delete the cookie."""
-        response.delete_cookie(
-            self._cookie, path=PREFIX.rstrip("/"), httponly=True, samesite="lax", secure=self._secure
-        )
+    async def _end(self, request: Request) -> None:
+        with suppress(Unauthenticated):  # it is no session of ours
+            await self._sessions.end(self._cookie.of(request))
 
     async def _header(self, credential: str) -> tuple[bytes, bytes]:
         """Raises Unauthenticated, Unavailable, Misuse."""
@@ -77,9 +119,10 @@ class SignIn:
             if not is_key_file(fields):
                 raise Misuse("This is not the key file of a service account.")
             key = KeyFile(fields, "The key file")
-            return _BEARER, b"Bearer " + (await self._exchange(key.signed(key.token_uri).encode())).encode()
+            token = await self._exchange(key.signed(key.token_uri).encode())
+            return b"authorization", b"Bearer " + token.encode()
         if not (credential.isascii() and credential.isprintable()) or " " in credential:
             raise Misuse("A key or a token has no spaces and no line ends.")
         if credential.count(".") >= 2:
-            return _BEARER, b"Bearer " + credential.encode()
-        return _API_KEY, credential.encode()
+            return b"authorization", b"Bearer " + credential.encode()
+        return b"x-goog-api-key", credential.encode()

@@ -375,6 +375,30 @@ ACCESS = """
         resources text[] NOT NULL,
         created_at timestamptz NOT NULL
     );
+    CREATE TABLE console_sessions (
+        digest bytea PRIMARY KEY,
+        is_link boolean NOT NULL,
+        member text NOT NULL,
+        members text[] NOT NULL,
+        credential text NOT NULL,
+        signed_by text NOT NULL,
+        until timestamptz,
+        created_at timestamptz NOT NULL,
+        used_at timestamptz NOT NULL,
+        expires_at timestamptz NOT NULL
+    );
+    CREATE INDEX console_sessions_member_idx ON console_sessions (member, created_at);
+    CREATE TABLE share_links (
+        link_id text PRIMARY KEY,
+        subscription_id bigint NOT NULL,
+        digest bytea NOT NULL UNIQUE,
+        permissions text[] NOT NULL,
+        creator text NOT NULL,
+        creator_members text[] NOT NULL,
+        created_at timestamptz NOT NULL,
+        expires_at timestamptz NOT NULL
+    );
+    CREATE INDEX share_links_subscription_idx ON share_links (subscription_id, link_id);
     CREATE TABLE access_token_keys (
         key_id text PRIMARY KEY,
         secret bytea NOT NULL,

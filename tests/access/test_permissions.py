@@ -49,6 +49,7 @@ def test_only_these_calls_need_no_permission() -> None:
         "IAM.ListPredefinedRoles",
         "IAM.GetPredefinedRole",
         "IAM.WhoAmI",
+        "IAM.CreateSignInLink",  # the link can do what its caller can do
         "Projects.ListProjects",
         "SearchProject",  # finds what its caller may list
     }

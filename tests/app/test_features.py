@@ -235,6 +235,11 @@ CALLS: Mapping[str, Sequence[Call]] = {
     "search": [Call("GET", ":search?q=topic")],
     "reset": [Call("POST", ":reset")],
     "audit": [Call("GET", "auditLogs")],
+    "share_links": [
+        Call("POST", "subscriptions/pushed:createShareLink", {}, 400),
+        Call("GET", "subscriptions/pushed/shareLinks"),
+        Call("DELETE", "subscriptions/pushed/shareLinks/none", None, 404),
+    ],
     "iam": [
         Call("POST", "serviceAccounts", {"accountId": "account"}),
         Call("GET", "serviceAccounts"),
@@ -252,6 +257,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
             {"principal": "user:a@b.c", "permission": "pubsub.topics.get", "resource": f"{PROJECT}/{TOPIC}"},
         ),
         Call("GET", "/whoami"),
+        Call("POST", "/signInLinks", {}, 400),
         Call("DELETE", ACCOUNT),
         Call("POST", "roles", {"roleId": "role", "role": {"title": "A role"}}),
         Call("GET", "roles"),

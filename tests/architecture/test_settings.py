@@ -109,6 +109,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "operation_days": (30, "0"),
     "delivery_record_hours": (48, "-1"),
     "console": ("off", "perhaps"),
+    "console_read_only": (True, "perhaps"),
     "allow_reset": (True, "perhaps"),
     "issuer": ("https://broker.example.com", "broker.example.com"),
     "quotas": ("publishMessages=1000,topics=100", "messages=1"),

@@ -34,6 +34,7 @@ ELSEWHERE = {
 ELSEWHERE_WHOLE = ("README.md", "first-steps.md", "runbooks.md")
 PAGES = (
     "command-line.md",
+    "console.md",
     "declarations.md",
     "deployment.md",
     "metrics.md",
@@ -119,6 +120,22 @@ def test_the_command_line(shop: Desk) -> None:
     _call("POST", f"{shop.environment['BROKER_URL']}/v1/projects/shop/serviceAccounts", account)
     _run_page(shop, "command-line.md")
     _run_page(shop, "metrics.md")
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.timeout(600)
+def test_the_console(desk: Desk, start_broker: StartBroker, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    broker = start_broker("--data-dir", str(data), "--port", "0", "--auth", "required")
+    desk.environment |= {
+        "BROKER_URL": broker.url,
+        "BROKER_PROJECT": "shop",
+        "BROKER_CREDENTIALS": str(data / "admin-key.json"),
+    }
+    desk.run("broker topic create orders")
+    desk.run("broker sub create hook --topic orders --push-endpoint https://hooks.example.com/hook")
+    _run_page(desk, "console.md")
 
 
 @pytest.mark.slow

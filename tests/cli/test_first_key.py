@@ -52,6 +52,7 @@ def test_an_embedded_database_has_its_first_key_in_its_directory(start_broker: S
     broker = start_broker("--auth", "required", "--data-dir", str(data_dir), "--port", "0")
     file = data_dir / "admin-key.json"
     assert f"The key of the administrator, who may do everything, is in {file}" in broker.log
+    assert f"    Console: {broker.url}/console/ (`broker console` opens it signed in)" in broker.log
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "PRIVATE KEY" not in "\n".join(broker.log)
     assert _is_let_in(file, broker.url)

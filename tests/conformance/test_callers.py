@@ -34,6 +34,19 @@ async def test_a_caller_who_is_not_asked_has_no_principal_and_may_do_anything(re
     assert (await rest.error("POST", f"{rest.project}:explainAccess", {"principal": "a"}))[0] == "INVALID_ARGUMENT"
 
 
+async def test_where_nobody_is_asked_who_calls_links_to_the_console_have_no_token(rest: Rest) -> None:
+    assert await rest.ok("POST", "signInLinks", {}) == {"path": "/console/"}
+    assert (await rest.error("POST", "signInLinks", {"ttl": "1s"}))[0] == "INVALID_ARGUMENT"
+    await rest.create_topic("orders")
+    await rest.create_subscription("hook", topic="orders", pushConfig={"pushEndpoint": "http://127.0.0.1:9/hook"})
+    hook = rest.subscription("hook")
+    assert (await rest.error("POST", f"{hook}:createShareLink", {}))[0] == "FAILED_PRECONDITION"
+    assert (await rest.error("POST", f"{hook}:createShareLink", {"ttl": "31d"}))[0] == "INVALID_ARGUMENT"
+    assert await rest.ok("GET", f"{hook}/shareLinks") == {}
+    assert (await rest.error("DELETE", f"{hook}/shareLinks/none"))[0] == "NOT_FOUND"
+    assert (await rest.error("GET", f"{rest.subscription('none')}/shareLinks"))[0] == "NOT_FOUND"
+
+
 async def test_a_search_says_why_it_has_found_what_it_has_found(rest: Rest) -> None:
     await rest.create_topic("orders", labels={"team": "billing"})
     await rest.create_subscription("billing", topic="orders")

@@ -111,6 +111,28 @@ class Authenticator:
             )
         return True
 
+    async def caller_again(self, caller: Caller) -> Caller:
+        """Returns a caller that was let in before, with what its credential allows now.
+
+        Raises Unauthenticated: the credential was revoked; Unavailable where that cannot be known now.
+        """
+        await self._version.check()
+        kind, _, name = caller.credential.partition(":")
+        if kind == "key":
+            return self._accounts.caller_of_key(name)
+        if kind == "apiKey":
+            keys = self._directory.current.api_keys.values()
+            key = next((key for key in keys if key.name == name), None)
+            if key is None:
+                raise refusals.revoked()
+            return api_key_caller(key)
+        if kind == CERTIFICATE:
+            if not (self._certificates.are_credentials and self._certificates.still_holds(caller)):
+                raise refusals.revoked()
+        elif not await self._issuers.holds(caller.signed_by):
+            raise refusals.revoked()
+        return caller
+
     def seconds_left(self, caller: Caller) -> float | None:
         """Returns the seconds until the caller's credential ends; None: it does not, by itself."""
         return None if caller.until is None else self._left(caller.until)

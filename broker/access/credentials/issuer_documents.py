@@ -4,6 +4,7 @@ httpx is slow to load, and few brokers have an issuer: issuer_keys.py imports th
 """
 
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -31,14 +32,31 @@ def make_client(seconds: float) -> httpx.AsyncClient:
 
 async def read_document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """Returns a JSON object.  Raises one of UNREADABLE."""
-    body = bytearray()
     async with client.stream("GET", url, headers={"Accept": "application/json"}) as response:
         if response.status_code != httpx.codes.OK:  # nor a redirection: the keys are where the issuer says
             raise Disbelieved(f"{url} answers {response.status_code}")
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) > MAX_DOCUMENT_BYTES:
-                raise Disbelieved(f"{url} is longer than {MAX_DOCUMENT_BYTES} bytes")
+        return await _read_object(response, url)
+
+
+async def post_form(
+    client: httpx.AsyncClient, url: str, form: Mapping[str, str], *, auth: tuple[str, str] | None
+) -> tuple[int, dict[str, Any]]:
+    """Returns the status and the JSON object that answer a form.  `auth`: a user and a password, if any.
+
+    Raises one of UNREADABLE.
+    """
+    headers = {"Accept": "application/json"}
+    basic = None if auth is None else httpx.BasicAuth(*auth)
+    async with client.stream("POST", url, data=form, headers=headers, auth=basic) as response:
+        return response.status_code, await _read_object(response, url)
+
+
+async def _read_object(response: httpx.Response, url: str) -> dict[str, Any]:
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > MAX_DOCUMENT_BYTES:
+            raise Disbelieved(f"{url} is longer than {MAX_DOCUMENT_BYTES} bytes")
     document = msgspec.json.decode(bytes(body))
     if not isinstance(document, dict):
         raise Disbelieved(f"{url} is no JSON object")

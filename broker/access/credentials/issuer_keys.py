@@ -80,6 +80,15 @@ class IssuerKeys:
             raise Unavailable("The keys of the token's issuer cannot be read; try again.")
         return self._keys.get(key_id)
 
+    async def load(self) -> None:
+        """Reads the keys unless they were read before.  Raises Unavailable: they cannot be read."""
+        if self._read_at == float("-inf") and self._ticks() - self._tried_at > AGAIN_SECONDS:
+            self._begin_fetch(self._ticks())
+        if self._fetch is not None and self._read_at == float("-inf"):
+            await asyncio.shield(self._fetch)
+        if self._read_at == float("-inf"):
+            raise Unavailable("The keys of the token's issuer cannot be read; try again.")
+
     async def refresh(self) -> None:
         """Reads the keys again if they are in use and would be too old by the next time."""
         now = self._ticks()

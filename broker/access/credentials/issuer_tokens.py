@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from hmac import compare_digest
 from typing import Any
 
 from broker.access.credentials import refusals
@@ -42,12 +43,59 @@ class IssuerTokens:
         """Whether the key that has signed the token of a caller that was let in is still one of an issuer's."""
         return any(keys.has(caller.signed_by) for _, keys in self._issuers.values())
 
+    async def holds(self, signed_by: str) -> bool:
+        """Whether an issuer has the key of this thumbprint, whose keys this process may not have read yet.
+
+        Raises Unavailable: the keys of an issuer cannot be read.
+        """
+        for _, keys in self._issuers.values():
+            if keys.has(signed_by):
+                return True
+        for _, keys in self._issuers.values():
+            await keys.load()
+            if keys.has(signed_by):
+                return True
+        return False
+
     def is_of_issuer(self, token: Unverified) -> bool:
         """Whether it names one of them."""
         return token.issuer in self._issuers
 
     async def check(self, token: Unverified, *, now: datetime) -> Proven:
         """Raises Unauthenticated; Unavailable: the issuer's keys cannot be read."""
+        issuer, claims, thumbprint, until = await self._verified(token, now)
+        if not set(issuer.audiences).intersection(audiences_of(claims)):
+            raise refusals.invalid("is for another audience (aud)")
+        return Proven(replace(_caller(issuer, claims), signed_by=thumbprint), until)
+
+    async def check_id_token(
+        self, token: Unverified, *, issuer: str, client_id: str, nonce: str, now: datetime
+    ) -> Caller:
+        """Returns the caller of an ID token that answers a sign-in with this nonce.
+
+        https://openid.net/specs/openid-connect-core-1_0.html, section 3.1.3.7.  Raises Unauthenticated;
+        Unavailable: the issuer's keys cannot be read.
+        """
+        if token.issuer != issuer:
+            raise refusals.invalid("is of another issuer (iss)")
+        found, claims, thumbprint, _ = await self._verified(token, now)
+        audiences = audiences_of(claims)
+        if client_id not in audiences:
+            raise refusals.invalid("is for another audience (aud)")
+        if claims.get("azp", client_id) != client_id or (len(audiences) > 1 and "azp" not in claims):
+            raise refusals.invalid("was issued to another client (azp)")
+        answered = claims.get("nonce")
+        if not isinstance(answered, str) or not compare_digest(answered.encode(errors="replace"), nonce.encode()):
+            raise refusals.invalid("answers another sign-in (nonce)")
+        return replace(_caller(found, claims), signed_by=thumbprint)
+
+    async def _verified(
+        self, token: Unverified, now: datetime
+    ) -> tuple[OidcIssuer, Mapping[str, Any], str, datetime]:
+        """Returns the issuer, the claims, the thumbprint of the key that has signed them, and until when they hold.
+
+        Raises Unauthenticated, Unavailable.
+        """
         issuer, keys = self._issuers[token.issuer]
         key = await keys.find(token.key_id)
         if key is None:
@@ -58,9 +106,7 @@ class IssuerTokens:
         until = check_times(claims, now=now)
         if claims.get("iss") != issuer.issuer:
             raise refusals.invalid("is of another issuer (iss)")
-        if not set(issuer.audiences).intersection(audiences_of(claims)):
-            raise refusals.invalid("is for another audience (aud)")
-        return Proven(replace(_caller(issuer, claims), signed_by=key.thumbprint), until)
+        return issuer, claims, key.thumbprint, until
 
 
 def _caller(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Caller:
@@ -68,9 +114,9 @@ def _caller(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Caller:
 
     It is the user with the token's address, if the issuer may speak for that, else the token's subject.
     """
-    subject = claims.get("sub")
+    subject = claims.get(issuer.subject_claim)
     if not isinstance(subject, str) or not subject:
-        raise refusals.invalid("does not say whom it is of (sub)")
+        raise refusals.invalid(f"does not say whom it is of ({issuer.subject_claim})")
     principal = f"principal://{issuer.authority}/subject/{subject}"
     members = {principal, ALL_USERS, ALL_AUTHENTICATED_USERS}
     member = principal

@@ -64,6 +64,16 @@ def revoked() -> Unauthenticated:
     )
 
 
+def session_ended() -> Unauthenticated:
+    """Returns the error for a session of the console that has ended, or that never was."""
+    return refusal("SESSION_EXPIRED", "The session of the console has ended. Sign in again.")
+
+
+def link_invalid() -> Unauthenticated:
+    """Returns the error for a link that signs in no more, or that never did."""
+    return refusal("LOGIN_REQUIRED", "The link has expired or was used before. Ask for a new one.")
+
+
 def certificate(why: str) -> Unauthenticated:
     """Returns the error for a call with no credential but a client's certificate.
 

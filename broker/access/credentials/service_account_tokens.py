@@ -112,6 +112,17 @@ class ServiceAccountTokens:
         account = self._directory.current.account_of(caller.credential.removeprefix("key:"))
         return account is not None and account.member == caller.member and not account.disabled
 
+    def caller_of_key(self, key_id: str) -> Caller:
+        """Returns the caller that a key authenticates.
+
+        Raises Unauthenticated if the key is gone, or its account is gone or disabled.
+        """
+        account = self._directory.current.account_of(key_id)
+        if account is None:
+            raise refusals.revoked()
+        _check_enabled(account)
+        return _caller(account, f"key:{key_id}")
+
     def _signed_by_key(self, token: Unverified) -> tuple[ServiceAccount, str, Mapping[str, Any]]:
         """The account whose key has signed a token, the id of the key, and the claims.
 

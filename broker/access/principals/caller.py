@@ -14,10 +14,14 @@ ALL_AUTHENTICATED_USERS = "allAuthenticatedUsers"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Roles (`roles/pubsub.publisher`) on a resource (`projects/p`, `projects/p/topics/t`) and all below it."""
+    """Roles (`roles/pubsub.publisher`) on a resource (`projects/p`, `projects/p/topics/t`) and all below it.
+
+    `permissions` are given beside those of the roles.
+    """
 
     roles: frozenset[str]
     resource: str
+    permissions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Caller:
     what policies give to `members`: the roles of an API key, on its project or on the resources that it is
     restricted to.  `confined`: it may do nothing else, whatever policies say.  `until`: when the credential ends,
     if it does; the same caller may have another by then.  `signed_by`: which key of an issuer has signed the
-    credential; empty for other credentials.
+    credential; empty for other credentials.  `calls`: the names of the calls that it may make at all; None: any.
     """
 
     member: str
@@ -42,6 +46,7 @@ class Caller:
     confined: bool = False
     until: datetime | None = field(default=None, compare=False)
     signed_by: str = field(default="", compare=False)
+    calls: frozenset[str] | None = None
 
     @property
     def authenticated(self) -> bool:
@@ -49,9 +54,11 @@ class Caller:
 
     @property
     def home(self) -> str:
-        """The project ("projects/p") of a service account or an API key; of anybody else the member itself."""
+        """The project ("projects/p") of a service account, an API key or a share link; of anybody else the member
+        itself.
+        """
         kind, _, name = self.member.partition(":")
-        if kind == "apiKey":
+        if kind in ("apiKey", "shareLink"):
             return project_within(name)
         if kind == "serviceAccount":
             return project_of_address(name)

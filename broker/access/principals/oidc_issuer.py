@@ -9,22 +9,45 @@ from urllib.parse import urlsplit
 
 from broker.access.principals.service_account import DOMAIN
 
-_FIELDS = {"issuer", "audiences", "domains", "groups_claim", "attribute_claims", "jwks_uri"}
+_FIELDS = {
+    *("issuer", "audiences", "domains", "subject_claim", "groups_claim", "attribute_claims", "jwks_uri"),
+    "sign_in",
+}
+SCOPES = ("openid", "email", "profile")
+_SIGN_IN_FIELDS = {"client_id", "client_secret_file", "scopes", "redirect_url", "title"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInClient:
+    """The console as a client of an issuer, for the authorization code flow.
+
+    `client_secret_file`: "" for a client without a secret.  `redirect_url`: where the issuer sends the user back
+    to; "": the address of the broker and /console/oidc/callback.  `title`: what the sign-in page calls the issuer.
+    """
+
+    client_id: str
+    client_secret_file: str = ""
+    scopes: Sequence[str] = SCOPES
+    redirect_url: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcIssuer:
     """`audiences`: its tokens are for one of them.  `domains`: of the addresses and groups that it may speak for.
-    `groups_claim`: names of groups.  `attribute_claims`: what policies may choose callers by, besides.
-    `jwks_uri`: where its keys are; "": its discovery document says so.
+    `subject_claim`: names the principal.  `groups_claim`: names of groups.  `attribute_claims`: what policies may
+    choose callers by, besides.  `jwks_uri`: where its keys are; "": its discovery document says so.  `sign_in`:
+    None if nobody signs in to the console through it.
     """
 
     issuer: str
     audiences: Sequence[str]
     domains: Sequence[str] = ()
+    subject_claim: str = "sub"
     groups_claim: str = "groups"
     attribute_claims: Sequence[str] = ()
     jwks_uri: str = ""
+    sign_in: SignInClient | None = None
 
     @property
     def authority(self) -> str:
@@ -71,18 +94,41 @@ def _issuer(table: Mapping[str, Any]) -> OidcIssuer:
         issuer=_text(table, "issuer", ""),
         audiences=_texts(table, "audiences"),
         domains=[domain.lower() for domain in _texts(table, "domains")],
+        subject_claim=_text(table, "subject_claim", "sub"),
         groups_claim=_text(table, "groups_claim", "groups"),
         attribute_claims=_texts(table, "attribute_claims"),
         jwks_uri=_text(table, "jwks_uri", ""),
+        sign_in=_sign_in(table["sign_in"]) if "sign_in" in table else None,
     )
     check_url(issuer.issuer)
     if issuer.jwks_uri:
         check_url(issuer.jwks_uri)
-    if not issuer.audiences:
+    if not issuer.audiences and issuer.sign_in is None:
         raise ValueError(f"{issuer.issuer} needs audiences: else a token for anybody else would do")
     if any(domain == DOMAIN or domain.endswith(f".{DOMAIN}") for domain in issuer.domains):
         raise ValueError(f"nobody but the broker speaks for {DOMAIN} (domains)")
     return issuer
+
+
+def _sign_in(table: Any) -> SignInClient:
+    if not isinstance(table, dict):
+        raise ValueError("sign_in must be a table [issuer.sign_in]")
+    if unknown := table.keys() - _SIGN_IN_FIELDS:
+        raise ValueError(f"{min(unknown)} is no field of sign_in ({', '.join(sorted(_SIGN_IN_FIELDS))})")
+    client = SignInClient(
+        client_id=_text(table, "client_id", ""),
+        client_secret_file=_text(table, "client_secret_file", ""),
+        scopes=_texts(table, "scopes") or SCOPES,
+        redirect_url=_text(table, "redirect_url", ""),
+        title=_text(table, "title", ""),
+    )
+    if not client.client_id:
+        raise ValueError("sign_in needs client_id, which the issuer gave the console")
+    if "openid" not in client.scopes:
+        raise ValueError("scopes of sign_in must have openid: without it there is no ID token")
+    if client.redirect_url:
+        check_url(client.redirect_url)
+    return client
 
 
 def _text(table: Mapping[str, Any], name: str, default: str) -> str:

@@ -135,7 +135,9 @@ def is_allowed(
 ) -> bool:
     """Whether the caller has the permission on the first of the `chain`.  `policies` are those of the chain."""
     for grant in caller.grants:
-        if grant.resource in chain and any(permission in roles.get(role, ()) for role in grant.roles):
+        if grant.resource not in chain:
+            continue
+        if permission in grant.permissions or any(permission in roles.get(role, ()) for role in grant.roles):
             return True
     if caller.confined:
         return False
@@ -150,7 +152,8 @@ def permissions_of(
     if not caller.confined:
         bindings = [binding for name in chain if name in policies for binding in policies[name].bindings]
         given |= {binding.role for binding in bindings if not binding.members.isdisjoint(caller.members)}
-    return frozenset().union(*(roles.get(role, frozenset()) for role in given))
+    named = (grant.permissions for grant in caller.grants if grant.resource in chain)
+    return frozenset().union(*(roles.get(role, frozenset()) for role in given), *named)
 
 
 def check_principal(member: str) -> str:

@@ -16,7 +16,11 @@ from starlette.routing import Route
 from broker.api.rest import routes
 
 _ID = re.compile(r"(\w+)/\*")
-_OTHER_PARAMETERS = {"apiKeys": "key", "scheduled": "message"}  # if it is not the collection without its "s"
+_OTHER_PARAMETERS = {
+    "apiKeys": "key",
+    "scheduled": "message",
+    "shareLinks": "link",
+}  # if it is not the collection without its "s"
 _WITHOUT_SERVICE = "Subscriber"  # the tag of extensions of Pub/Sub
 
 

@@ -34,7 +34,7 @@ from broker.api.rest.system_parameters import AnswerForm, read_answer_form, read
 from broker.api.rpc import Kind, Rpc
 from broker.api.steps import R
 from broker.fairness.loop_turns import LoopTurns
-from broker.model.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
+from broker.model.errors import BrokerError, Internal, InvalidArgument, NotFound, PermissionDenied, Unavailable
 from broker.model.names import project_within
 from broker.net.http1.exchange import Exchange
 from broker.net.http1.head import Head
@@ -110,8 +110,11 @@ class RestApi:
         """Log a defect of what answers a request."""
         self._calls.fault(_shown(exchange.head), error, exchange.request_id)
 
-    async def serve(self, exchange: Exchange) -> None:
-        """Answer a request, whatever happens."""
+    async def serve(self, exchange: Exchange, *, known: Caller | None = None) -> None:
+        """Answer a request, whatever happens.
+
+        `known`: the caller of a request that comes from within the process, and not from a connection.
+        """
         head = exchange.head
         status, retry_after, held, large, refused, name, form = _OK, None, 0, None, False, "", None
         began = self._calls.begin() if self._calls.on else 0.0
@@ -119,7 +122,7 @@ class RestApi:
             reading: _Reading = head.reading or self._read_head(head)
             target, name, form = reading.target, reading.name, reading.form
             if self._gate is not None or target.is_audited:
-                answer = await self._serve_guarded(exchange, reading)
+                answer = await self._serve_guarded(exchange, reading, known)
             else:
                 arriving = self._bodies.read(exchange, target.admission, project_within(name))
                 body, held, large = await (_noted(arriving) if began else arriving)
@@ -151,7 +154,7 @@ class RestApi:
         if len(answer) >= LARGE_ANSWER_BYTES:
             await self._taken(exchange, name, len(answer))
 
-    async def _serve_guarded(self, exchange: Exchange, reading: "_Reading") -> bytes:
+    async def _serve_guarded(self, exchange: Exchange, reading: "_Reading", given: Caller | None) -> bytes:
         """The answer to a call that passes the gate, or is reported to the auditor."""
         target, name, needs = reading.target, reading.name, reading.target.rpc.needs
         gate, auditor, caller, held, large = self._gate, self._auditor, ANONYMOUS, 0, None
@@ -159,7 +162,9 @@ class RestApi:
         try:
             if gate is not None:
                 changes = gate.changes
-                caller = gate.warm(authorization_of(exchange.head)) or await self._caller(exchange, needs)
+                caller = given or gate.warm(authorization_of(exchange.head)) or await self._caller(exchange, needs)
+                if caller.calls is not None and target.rpc.name not in caller.calls:
+                    raise PermissionDenied("The link that you have been given does not permit this.")
                 if needs.all:
                     passed = gate.passed(caller, needs, name)
                     required = await gate.allow(caller, needs, name) if passed is None else passed
@@ -167,7 +172,7 @@ class RestApi:
                 payer = payer_of(needs, name, caller)
                 body, held, large = await self._bodies.read(exchange, target.admission, payer, caller)
             if gate is not None and gate.changes != changes:  # changed while the body arrived
-                caller = await self._caller(exchange, needs)
+                caller = given or await self._caller(exchange, needs)
                 if needs.all:
                     required = await gate.allow(caller, needs, name)
             answers = self._answers

@@ -198,6 +198,11 @@ class Settings:
         "Whether the web console is served at /console/; auto: with --auth required, or on a loopback address.",
         OneOf((AUTO, "on", "off")),
     )
+    console_read_only: bool = _setting(
+        False,
+        "Whether the console only reads: it offers no action, and takes no form but those to sign in.",
+        Switch(),
+    )
     allow_reset: bool = _setting(
         False, "Whether POST /v1/projects/{project}:reset deletes all that a project has, for tests.", Switch()
     )

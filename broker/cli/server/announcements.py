@@ -36,7 +36,8 @@ def say_ready(settings: Settings, ports: Ports) -> None:
     """Prints where the broker listens, and how to configure Google's clients."""
     say(f"Ready: {listening.url(ports.main, secure=ports.is_secure)}")
     if serves_console(settings.console, auth=settings.auth, host=settings.host):
-        say(f"    Console: {listening.url(ports.main, secure=ports.is_secure)}/console/")
+        how = " (`broker console` opens it signed in)" if settings.auth == "required" else ""
+        say(f"    Console: {listening.url(ports.main, secure=ports.is_secure)}/console/{how}")
     if ports.tls:
         address = listening.emulator_host(ports.main)
         say(f"    Google's libraries: api_endpoint {address}; PUBSUB_EMULATOR_HOST is for cleartext")

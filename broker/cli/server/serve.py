@@ -265,6 +265,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         operations_at_once=settings.operations_at_once,
         allow_reset=settings.allow_reset,
         console=settings.console,
+        console_read_only=settings.console_read_only,
         base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
         quotas=settings.quotas,

@@ -33,6 +33,7 @@ _MAX_RECEIPT_BYTES = 3_000
 _TOO_LONG = "The form is longer than 16 MB, or is not a form."
 _READ_ONLY = "This console is read-only (--console-read-only). Use the command or the API."
 
+Answer = Callable[[Request], Awaitable[Response]]
 Show = Callable[..., Response]
 Refuse = Callable[[Request, ApiError], Response]
 
@@ -92,8 +93,12 @@ class ActionPages:
         self._checks_permissions = checks_permissions
         self._read_only = read_only
 
-    def routes(self) -> list[Route]:
-        return [Route(PREFIX + action.path, self._answering(action), methods=["GET", "POST"]) for action in ACTIONS]
+    def routes(self, with_viewer: Callable[[Answer], Answer]) -> list[Route]:
+        """`with_viewer` finds the caller of the session before a page answers."""
+        return [
+            Route(PREFIX + action.path, with_viewer(self._answering(action)), methods=["GET", "POST"])
+            for action in ACTIONS
+        ]
 
     async def offers(self, request: Request, path: str, page: Page) -> Offers:
         """Return the actions of a page of the route `path`, and those of its rows."""

@@ -33,8 +33,7 @@ class Endpoint(NamedTuple):
     attempts: Block
     by_status: Sequence["Outcome"]
     changes: Sequence["Change"]
-
-    is_push = True
+    is_push: bool = True
 
 
 class Outcome(NamedTuple):
@@ -62,8 +61,7 @@ class Clients(NamedTuple):
     """Those who pull and stream."""
 
     consumers: Block
-
-    is_push = False
+    is_push: bool = False
 
 
 class StuckKeys(NamedTuple):
@@ -123,8 +121,8 @@ def stuck_keys_of(messages: Iterable[Json]) -> list[StuckKey]:
     waiting: dict[tuple[str, str], list[Json]] = {}
     for one in messages:
         if "blockedByMessageId" in one:
-            key = one["message"].get("orderingKey", ""), one["blockedByMessageId"]
-            waiting.setdefault(key, []).append(one)
+            held = one["message"].get("orderingKey", ""), one["blockedByMessageId"]
+            waiting.setdefault(held, []).append(one)
     found = []
     for (key, message_id), blocked in waiting.items():
         holder = by_id.get(message_id)

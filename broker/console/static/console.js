@@ -35,14 +35,36 @@ function swap(/** @type {Document} */ fresh) {
   if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
 }
 
+/** Say that the session or the share link has ended, with the way back to this page; until it is read again. */
+function tellEnd(/** @type {string} */ why) {
+  const told = document.querySelector("[data-ended]");
+  if (!why) told?.remove();
+  if (!why || told) return;
+  const note = document.createElement("p");
+  note.className = "verdict";
+  note.dataset.ended = "";
+  note.setAttribute("role", "alert");
+  note.textContent = why;
+  if (!location.pathname.startsWith("/console/shared/")) {
+    const link = document.createElement("a");
+    link.href = `/console/login?next=${encodeURIComponent(location.pathname + location.search)}`;
+    link.textContent = "Sign in again";
+    note.append(" ", link);
+  }
+  document.querySelector("main")?.prepend(note);
+}
+
 /** Read a page.  Returns null if there was no answer. */
 export async function readPage(/** @type {string} */ url) {
   try {
-    const answer = await fetch(url, { headers: { Accept: "text/html" }, redirect: "error" });
+    const answer = await fetch(url, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (answer.type === "opaqueredirect") tellEnd("You are signed out: the session has ended, or its key was revoked.");
+    if (answer.status === 401) tellEnd("The link has expired or was revoked. Ask for a new one.");
     if (!answer.ok) return null;
     const text = await answer.text();
     const page = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
     localTimes(page);
+    tellEnd("");
     return page;
   } catch {
     return null;
@@ -150,7 +172,18 @@ function pressed(/** @type {KeyboardEvent} */ event) {
   }
 }
 
+/** Take the token out of the address, and send it; where somebody is signed in already, the button does. */
+function sendToken() {
+  const form = document.querySelector("form[data-token-form]");
+  const field = document.getElementById("token");
+  if (!(form instanceof HTMLFormElement) || !(field instanceof HTMLInputElement) || location.hash.length < 2) return;
+  field.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname + location.search);
+  if (!("asks" in form.dataset)) form.submit();
+}
+
 localTimes(document);
+sendToken();
 copyButtons();
 schedule();
 document.addEventListener("visibilitychange", schedule);

@@ -574,6 +574,42 @@ api_keys = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
 )
 
+# Sessions of the console, and links that sign in once (`is_link`).  `digest`: SHA-256 of what the cookie or the
+# link has, 256 random bits.  `member`, `members` and `credential` are those of the caller, and `signed_by` is the
+# key of its issuer; whether the credential still exists is checked with each page.  `until`: when the credential
+# ends by itself.
+console_sessions = Table(
+    "console_sessions",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("is_link", Boolean, nullable=False),
+    Column("member", Text, nullable=False),
+    Column("members", ARRAY(Text), nullable=False),
+    Column("credential", Text, nullable=False),
+    Column("signed_by", Text, nullable=False),
+    Column("until", DateTime(timezone=True)),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("used_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    Index("console_sessions_member_idx", "member", "created_at"),
+)
+
+# Links to the pushes of one subscription.  `digest`: SHA-256 of the token in the link, which has 256 random bits.
+# `creator` may do what the link permits; `creator_members` are the members of policies that it matched.
+share_links = Table(
+    "share_links",
+    metadata,
+    Column("link_id", Text, primary_key=True),
+    Column("subscription_id", BigInteger, nullable=False),  # the link ends with the subscription
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("permissions", ARRAY(Text), nullable=False),
+    Column("creator", Text, nullable=False),
+    Column("creator_members", ARRAY(Text), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    Index("share_links_subscription_idx", "subscription_id", "link_id"),
+)
+
 access_token_keys = Table(
     "access_token_keys",
     metadata,

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from broker.access.policies.authorizer import Authorizer
+from broker.access.sessions.session_rows import delete_ended_sessions
+from broker.access.sessions.sessions import Sessions
 from broker.core.context.core import Core
 from broker.features.feature import Feature
 from broker.features.iam.account_service import ServiceAccountService
@@ -18,12 +20,14 @@ def register(
     authorizer: Authorizer | None,
     changed: Callable[[], Awaitable[None]],
     base_url: str,
+    sessions: Sessions | None,
+    has_console: bool,
     resources: Mapping[str, GetResource],
 ) -> Feature:
     """Registers the feature.  `changed` is awaited after each committed change.
 
-    `base_url`: the address at which the broker is reached.  `resources`: by kind of resource, the function that
-    gets a resource that may have a policy.
+    `base_url`: the address at which the broker is reached.  `sessions`: of the console; None if anybody may do
+    anything.  `resources`: by kind of resource, the function that gets a resource that may have a policy.
     """
     database = core.database
     accounts = ServiceAccountService(database, core.clock, changed=changed, base_url=base_url)
@@ -40,5 +44,8 @@ def register(
             accounts=accounts,
             roles=RoleService(database, core.clock, changed=changed),
             api_keys=ApiKeyService(database, core.clock, changed=changed),
-        )
+            sessions=sessions,
+            has_console=has_console,
+        ),
+        clean_ups=[delete_ended_sessions],
     )

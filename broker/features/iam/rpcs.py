@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from broker.access.sessions.sessions import Sessions
 from broker.api.permissions import NOTHING, Need, Needs, On, policy_permissions
 from broker.api.rest.resource_handler import WHOLE
 from broker.api.rest.routes import Rest
@@ -21,7 +22,15 @@ from broker.api.row import (
     about_resource,
 )
 from broker.api.rpc import Audit, Kind, Size
-from broker.features.iam import account_rest, api_key_rest, explain_rest, policy_calls, role_rest, whoami_rest
+from broker.features.iam import (
+    account_rest,
+    api_key_rest,
+    explain_rest,
+    policy_calls,
+    role_rest,
+    sign_in_rest,
+    whoami_rest,
+)
 from broker.features.iam.account_service import ServiceAccountService
 from broker.features.iam.api_key_service import ApiKeyService
 from broker.features.iam.policy_service import PolicyService
@@ -30,7 +39,13 @@ from broker.model.preview import SAFEGUARDS
 
 
 def make_rpcs(
-    *, policies: PolicyService, accounts: ServiceAccountService, roles: RoleService, api_keys: ApiKeyService
+    *,
+    policies: PolicyService,
+    accounts: ServiceAccountService,
+    roles: RoleService,
+    api_keys: ApiKeyService,
+    sessions: Sessions | None,
+    has_console: bool,
 ) -> Sequence[Row]:
     # fmt: off
     return [
@@ -89,6 +104,17 @@ def make_rpcs(
             name="IAM.WhoAmI", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
             needs=NOTHING,  # tells callers about themselves alone
             rest=[Rest("GET", "whoami", "WhoAmI", whoami_rest.who_am_i, ())],
+            grpc=[],
+        ),
+        Row(
+            name="IAM.CreateSignInLink", kind=Kind.CHANGE, size=Size.SMALL, audit=Audit.CHANGE, starts=None,
+            needs=NOTHING,  # the link can do what its caller can do
+            rest=[
+                Rest(
+                    "POST", "signInLinks", "CreateSignInLink",
+                    partial(sign_in_rest.create_sign_in_link, sessions, has_console), (),
+                ),
+            ],
             grpc=[],
         ),
         Row(

@@ -295,6 +295,12 @@ broker auth api-keys create --role subscriber --resource topics/orders
 broker auth api-keys list
 broker auth api-keys show $API_KEY
 broker auth api-keys delete $API_KEY
+# broker sub create hook --topic orders --push-endpoint https://hooks.example.com/hook
+broker share create hook --ttl 7d
+broker share list hook
+broker share delete hook $LINK
+broker share create hook --permit resend --permit recover
+broker console --no-open
 broker auth accounts delete $EMAIL
 # broker projects list
 broker audit --since 1h --method IAM.CreateServiceAccount

@@ -125,6 +125,7 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"\b[0-9a-f]{32}\b", "0123456789abcdef0123456789abcdef"),
     (r"\beyJ[\w-]+\.[\w.-]+", "eyJ…"),
     (r"\bbrk-[\w-]{43}", "brk-…"),
+    (r"(/console/(?:link|shared))#[\w-]{43}", r"\1#…"),
     (r'("(?:uniqueId|oauth2ClientId|etag)": )"[^"]+"', r'\1"…"'),
     (r'("expires_in": )\d+', r"\g<1>3600"),
     (r"test-[0-9a-f]{10}", "test-0123456789"),

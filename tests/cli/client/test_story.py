@@ -31,6 +31,8 @@ FOR_PROGRAMS = (
     "broker docs",
     "--schema",
     "broker auth token",
+    "broker console",
+    "broker share create",
 )  # what they print is no concern of a terminal's
 # What these print depends on the machine, or on when the broker has written down counts.
 _VARYING = ("broker docs", "broker fleet", "broker push attempts")
@@ -114,9 +116,10 @@ def test_what_the_commands_about_callers_print(
     terminal.variables |= {"EMAIL": email, "MEMBER": f"serviceAccount:{email}"}
     reported = []
     for line, _ in lines(AUTH_STORY):
-        for name, kept in (("API_KEY", "api-keys list"), ("KEY", f"keys list {email}")):
+        for name, kept in (("API_KEY", "api-keys list"), ("KEY", f"keys list {email}"), ("LINK", "")):
             if f"${name}" in line:
-                found = json.loads(terminal.pipe(f"broker auth {kept} --json").text)
+                listing = f"broker auth {kept}" if kept else "broker share list hook"
+                found = json.loads(terminal.pipe(f"{listing} --json").text)
                 terminal.variables[name] = found[0]["name"].rpartition("/")[2]
         if line.startswith("broker audit"):
             _wait_until(lambda line=line: json.loads(terminal.pipe(f"{line} --json").text))

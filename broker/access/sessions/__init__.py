@@ -1,0 +1,1 @@
+"""Sessions of the console, and links that begin one."""

@@ -1,0 +1,1 @@
+"""Links to the pushes of one subscription, for people without a credential."""

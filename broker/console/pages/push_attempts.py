@@ -1,0 +1,54 @@
+"""The pushes of one subscription, for its operators, and by a share link for the owner of its endpoint."""
+
+import asyncio
+
+from broker.client.words import leaf
+from broker.console.page import Command, Page, PageRoute, View, option
+
+PAGE_SIZE = 50
+MOST_FAILURES = 20
+OUTCOMES = ("DELIVERED", "FAILED")
+
+
+async def push_attempts(view: View) -> Page:
+    """The page of whoever may see the subscription."""
+    return await make_page(view, until="")
+
+
+async def make_page(view: View, *, until: str) -> Page:
+    """`until`: when the share link ends that shows the page; "": none does."""
+    project, subscription = view.parts["project"], view.parts["subscription"]
+    name, asked = f"{view.project}/subscriptions/{subscription}", view.asked("outcome")
+    status, attempts, failures = await asyncio.gather(
+        view.get(f"{name}:pushStatus"),
+        view.block(f"{name}:pushAttempts", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked),
+        view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
+    )
+    given = option({key: value.lower() for key, value in asked.items()})
+    command = Command(f"broker push attempts {subscription} --project {project}{given}", f"{name}:pushAttempts")
+    return Page(
+        template="push_attempts.html",
+        title=f"Pushes of {leaf(name)}",
+        kind="shared" if until else "pushAttempts",
+        name=name,
+        section="subscriptions",
+        commands=[] if until else [command],
+        data={
+            "status": status,
+            "attempts": attempts,
+            "failures": failures,
+            "asked": asked,
+            "outcomes": OUTCOMES,
+            "until": until,
+            "next": view.next_page(attempts.answer),
+        },
+    )
+
+
+PAGES = [
+    PageRoute(
+        "projects/{project}/subscriptions/{subscription}/pushAttempts",
+        push_attempts,
+        ["GetPushStatus", "ListPushAttempts", "ListPushFailures"],
+    ),
+]
