@@ -230,6 +230,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
         Call("GET", "timeSeries?metric=pubsub_topic_published_messages_total"),
         Call("GET", f"timeSeries?metric=pubsub_topic_published_messages_total&resource={PROJECT}/{TOPIC}"),
     ],
+    "topic_stats": [],
     "quotas": [Call("PATCH", "quotas", {"limits": {}}), Call("GET", "quotas")],
     "projects": [Call("GET", "/projects")],
     "search": [Call("GET", ":search?q=topic")],

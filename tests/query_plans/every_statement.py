@@ -19,7 +19,7 @@ from broker.core.backlog import bringing_back, locked_backlog, pending_rows
 from broker.core.claiming.transaction import claim, due, fresh, lock_due_attempts_citus, passed, write
 from broker.core.claiming.transaction.request import MAX_TARGETS
 from broker.core.lag import lag_rows as lag
-from broker.core.log import append_messages_citus, logged_message, messages, published, shards
+from broker.core.log import append_messages_citus, logged_message, messages, published, retained, shards
 from broker.core.log import copied_messages as copying
 from broker.core.log import walked_messages as log_walk
 from broker.core.log.known_heads import FIRST_NEEDED, KnownHeads
@@ -85,6 +85,7 @@ MODULES = {
     "write": write,
     "delivery_attempts": delivery_attempts,
     "figures": figures,
+    "retained": retained,
     "filters": filters,
     "journal": journal,
     "lag": lag,

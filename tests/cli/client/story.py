@@ -17,6 +17,7 @@ broker docs runbooks disk
 broker topic create orders
 broker topic create parcels --retention 7d --label team=sales
 broker topic list
+broker topic list --stats
 broker topic list --json
 broker topic update orders --retention 1d
 broker topic update orders --clear labels
