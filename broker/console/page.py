@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
 from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
+from broker.model.timestamps import format_timestamp
 
 PREVIEW_BYTES = 256  # of each message in a list
+MOST_MARKS = 50  # in charts, the newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +102,27 @@ class View:
             return Block({}, error)
 
     async def charts(self, *metrics: Metric) -> Sequence[Chart]:
-        """Return the charts of metrics over the range that the page is asked for."""
-        return await asyncio.gather(*map(self._chart, metrics))
+        """Return the charts of metrics over the range that the page is asked for, with the marks of that time.
 
-    async def _chart(self, metric: Metric) -> Chart:
+        Viewers who may not list events see no marks.
+        """
+        seconds, _ = charts.RANGES[self.range]
+        since = format_timestamp(datetime.now(UTC) - timedelta(seconds=seconds))
+        wanted = f'type=mark AND time>="{since}"'
+        marks, *found = await asyncio.gather(
+            self.block(f"{self.project}/events", filter=wanted, pageSize=MOST_MARKS), *map(self._series, metrics)
+        )
+        return [_chart(metric, series, marks.list("events")) for metric, series in zip(metrics, found, strict=True)]
+
+    async def _series(self, metric: Metric) -> Block:
         seconds, step = charts.RANGES[self.range]
-        found = await self.block(
+        return await self.block(
             f"{self.project}/timeSeries",
             metric=metric.name,
             resource=metric.resource,
             interval=f"{seconds}s",
             alignmentPeriod=f"{step}s",
         )
-        if found.error is not None:
-            return Chart(metric.title, None, found.error)
-        return Chart(metric.title, charts.line(found.answer, metric.title, is_rate=metric.is_rate), None)
 
     @property
     def range(self) -> str:
@@ -129,6 +138,13 @@ class View:
         """Return the URL of the next page of a list; "" if this one is the last."""
         token = answer.get("nextPageToken")
         return f"?{urlencode({**self.query, 'pageToken': token})}" if token else ""
+
+
+def _chart(metric: Metric, series: Block, marks: Sequence[Json]) -> Chart:
+    if series.error is not None:
+        return Chart(metric.title, None, series.error)
+    line = charts.line(series.answer, metric.title, is_rate=metric.is_rate, marks=marks)
+    return Chart(metric.title, line, None)
 
 
 MakePage = Callable[[View], Awaitable[Page]]

@@ -224,7 +224,12 @@ CALLS: Mapping[str, Sequence[Call]] = {
     ],
     "lag_board": [Call("GET", "lag")],
     "journal": [Call("GET", "subscriptions/none:tail", None, 404)],
-    "events": [Call("PATCH", "settings", {"eventTopic": OTHER}), Call("GET", "settings")],
+    "events": [
+        Call("PATCH", "settings", {"eventTopic": OTHER}),
+        Call("GET", "settings"),
+        Call("POST", "marks", {"text": "Release 7"}),
+        Call("GET", "events"),
+    ],
     "metrics": [],
     "history": [
         Call("GET", "timeSeries?metric=pubsub_topic_published_messages_total"),

@@ -12,6 +12,7 @@ from broker.model.durations import parse_duration
 
 MOST_SUBSCRIPTIONS = 200  # those furthest behind
 MOST_OPERATIONS = 10
+NEWEST_EVENTS = 5
 AGE = "oldestUndeliveredMessageAge"
 METRICS = (
     Metric("pubsub_topic_published_messages_total", "Published a second", is_rate=True),
@@ -34,8 +35,9 @@ class Finding(NamedTuple):
 async def overview(view: View) -> Page:
     project = view.project
     lag = await view.get(f"{project}/lag", pageSize=MOST_SUBSCRIPTIONS)
-    operations, topics, lines = await asyncio.gather(
+    operations, events, topics, lines = await asyncio.gather(
         view.block(f"{project}/operations", orderBy="createTime desc", pageSize=MOST_OPERATIONS),
+        view.block(f"{project}/events", pageSize=NEWEST_EVENTS),
         view.block(f"{project}/topics", pageSize=1),
         view.charts(*METRICS),
     )
@@ -63,6 +65,7 @@ async def overview(view: View) -> Page:
             "charts": lines,
             "range": view.range,
             "operations": operations,
+            "events": events,
             "recent": [(one, of_operation(one["metadata"]["state"])) for one in operations.list("operations")],
         },
     )
@@ -92,6 +95,6 @@ PAGES = [
     PageRoute(
         "projects/{project}",
         overview,
-        ["ListLag", "Operations.ListOperations", "Publisher.ListTopics", "Monitoring.ListTimeSeries"],
+        ["ListLag", "Operations.ListOperations", "ListEvents", "Publisher.ListTopics", "Monitoring.ListTimeSeries"],
     ),
 ]

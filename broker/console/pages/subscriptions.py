@@ -168,6 +168,7 @@ PAGES = [
             "GetPushStatus",
             "ListPushFailures",
             "Monitoring.ListTimeSeries",
+            "ListEvents",
         ],
     ),
     PageRoute("projects/{project}/subscriptions/{subscription}/messages", backlog, ["ListSubscriptionMessages"]),

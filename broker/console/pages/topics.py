@@ -115,6 +115,7 @@ PAGES = [
             "ListLag",
             "GetTopicHistogram",
             "Monitoring.ListTimeSeries",
+            "ListEvents",
         ],
     ),
     PageRoute("projects/{project}/topics/{topic}/messages", messages, ["ListTopicMessages"]),

@@ -31,6 +31,10 @@ broker quota set publishMessages=none --principals
 broker quota set publishMessages=default topics=default
 # broker topic create events
 broker events show
+broker events list
+broker events mark 'Release 7 of the shop' --label release=7
+broker events list --type mark --oldest
+broker events list --type pubsub.push.failing --max 20
 broker events set events
 broker sub list
 broker sub list --topic orders --json
