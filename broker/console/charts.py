@@ -41,9 +41,7 @@ class Mark(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line chart: the `path` of its line within WIDTH and HEIGHT, its points, the oldest first, and the marks that
-    were made meanwhile.
-    """
+    """A line chart: the `path` of its line within WIDTH and HEIGHT, its points, the oldest first, and marks."""
 
     title: str
     points: Sequence[Point]

@@ -83,6 +83,8 @@ EXPECTED = {
     "delivery_reports._FIND_DEAD_LETTERS": {"dead_letters_source_idx"},
     "figures._LIST_OLDEST_TOPICS": {"ix_shards_topic_id"},
     "retained._ESTIMATE_RETAINED": {"shards_pkey", "_pkey"},
+    "histogram._FIND_OLDEST_BATCH": {"_pkey"},
+    "histogram._MEASURE_BUCKETS": {"_pkey"},
     "lag_samples._NEXT_TO_SAMPLE": set(),
     "lag_samples._FIND_MOVED": {"cursors_pkey", "shards_pkey", "delivery_attempts_due_idx"},
     "lag_samples._COUNT_DEAD_LETTERS_OF": {"dead_letters_unresolved_idx"},
