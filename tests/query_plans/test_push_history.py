@@ -1,6 +1,4 @@
-"""Counts of push requests, and changes of circuit breakers, are written, listed and deleted by index: there is a day
-of them of every push subscription.
-"""
+"""Counts of push requests, and changes of circuit breakers, are written, listed and deleted by index."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
