@@ -13,12 +13,12 @@ from tests.fixtures.push_sink import PushSink
 async def test_dead_letters_of_all_subscriptions_are_listed_and_grouped(rest: Rest) -> None:
     for topic in ("topic", "morgue"):
         await rest.create_topic(topic)
-    for name in ("a", "b"):
+    for name in ("sub-a", "sub-b"):
         policy = {"deadLetterTopic": rest.topic("morgue"), "maxDeliveryAttempts": 5}
         await rest.create_subscription(name, deadLetterPolicy=policy)
     await rest.create_subscription("reader", "morgue")
     await rest.publish("1", "2")
-    for name in ("a", "b"):
+    for name in ("sub-a", "sub-b"):
         ack_ids = [each["ackId"] for each in await rest.pull(name, 2)]
         await rest.ok("POST", f"{rest.subscription(name)}:reject", {"ackIds": ack_ids})
     found: list[Json] = []
@@ -28,13 +28,14 @@ async def test_dead_letters_of_all_subscriptions_are_listed_and_grouped(rest: Re
         return len(found) == 4
 
     await eventually(are_there)
-    assert {each["sourceSubscription"] for each in found} == {rest.subscription("a"), rest.subscription("b")}
+    both = {rest.subscription("sub-a"), rest.subscription("sub-b")}
+    assert {each["sourceSubscription"] for each in found} == both
     answer = await rest.ok("GET", f"{rest.project}/deadLetters", params={"groupBy": "sourceSubscription"})
     counts = {group["key"]["sourceSubscription"]: group["count"] for group in answer["groups"]}
-    assert counts == {rest.subscription("a"): 2, rest.subscription("b"): 2}
+    assert counts == dict.fromkeys(both, 2)
     [group] = (await rest.ok("GET", f"{rest.project}/deadLetters?groupBy=fingerprint"))["groups"]
     assert (group["count"], group["key"]["fingerprint"]) == (4, found[0]["fingerprint"])
-    where = {"filter": f'sourceSubscription="{rest.subscription("a")}"', "pageSize": 1}
+    where = {"filter": f'sourceSubscription="{rest.subscription("sub-a")}"', "pageSize": 1}
     page = await rest.ok("GET", f"{rest.project}/deadLetters", params=where)
     assert (len(page["deadLetters"]), "nextPageToken" in page) == (1, True)
 
@@ -61,7 +62,9 @@ async def test_requests_of_pushes_are_counted_by_their_status(rest: Rest, push_s
 
     async def are_counted() -> bool:
         attempts = (await rest.ok("GET", f"{path}?outcome=DELIVERED")).get("pushAttempts", [])
-        return sum(each["count"] for each in attempts) == 2 and {each["status"] for each in attempts} == {204}
+        return sum(int(each["requests"]) for each in attempts) == 2 and {each["status"] for each in attempts} == {
+            "204"
+        }
 
     await eventually(are_counted)
     assert await rest.ok("GET", f"{path}?outcome=FAILED") == {}

@@ -14,10 +14,10 @@ async def _lag(rest: Rest, **parameters: Any) -> Json:
 
 async def test_subscriptions_are_listed_with_figures_that_are_as_old_as_the_sample(rest: Rest) -> None:
     await rest.create_topic()
-    for name in ("a", "b", "c"):
+    for name in ("sub-a", "sub-b", "sub-c"):
         await rest.create_subscription(name)
     await rest.publish("1", "2")
-    await rest.acknowledge(await rest.pull("b", 2), "b")
+    await rest.acknowledge(await rest.pull("sub-b", 2), "sub-b")
 
     async def is_sampled() -> bool:
         answer = await _lag(rest)
@@ -27,8 +27,8 @@ async def test_subscriptions_are_listed_with_figures_that_are_as_old_as_the_samp
     await eventually(is_sampled)
     fresh = await _lag(rest, fresh="true", orderBy="undeliveredMessages desc")
     waiting = {each["subscription"]: each["undeliveredMessages"] for each in fresh["subscriptions"]}
-    assert waiting == {rest.subscription("a"): 2, rest.subscription("c"): 2, rest.subscription("b"): 0}
-    [only] = (await _lag(rest, fresh="true", filter="name=b"))["subscriptions"]
+    assert waiting == {rest.subscription("sub-a"): 2, rest.subscription("sub-c"): 2, rest.subscription("sub-b"): 0}
+    [only] = (await _lag(rest, fresh="true", filter="name=sub-b"))["subscriptions"]
     assert (only["topic"], only["deliveryState"]) == (rest.topic(), "CAUGHT_UP")
     assert only["verdict"] == "Every message is acknowledged."
 
@@ -66,10 +66,10 @@ async def test_a_list_that_cannot_be_is_refused(rest: Rest, parameters: Any, sai
 
 
 async def test_topics_have_figures_if_they_are_asked_for(rest: Rest) -> None:
-    for name in ("a", "b"):
+    for name in ("topic-a", "topic-b"):
         await rest.create_topic(name)
-    await rest.create_subscription("sub", "a")
-    await rest.publish("12345", "67890", topic="a")
+    await rest.create_subscription("sub", "topic-a")
+    await rest.publish("12345", "67890", topic="topic-a")
     path = f"{rest.project}/topics"
     assert all("stats" not in topic for topic in (await rest.ok("GET", path))["topics"])
     stats = [topic["stats"] for topic in (await rest.ok("GET", f"{path}?view=STATS"))["topics"]]

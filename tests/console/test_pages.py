@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import httpx
 import pytest
+from markupsafe import escape
 
 from broker.api.rest.app import RestApi
 from broker.app.asgi import for_port
@@ -193,7 +194,7 @@ async def test_topics_are_shown_with_the_figures_of_the_list(rest: Rest, sample:
 
 
 async def test_marks_are_lines_in_charts_and_are_listed_with_events(rest: Rest, sample: Sample) -> None:
-    shown = html.escape(HOSTILE.replace("\u202e", "\\u202e").replace("\x07", "\\x07"))
+    shown = str(escape(HOSTILE.replace("\u202e", "\\u202e").replace("\x07", "\\x07")))
     for path in (rest.project, rest.topic("orders"), rest.subscription("billing")):
         text = (await page(rest, f"/console/{path}")).text
         assert re.search(r'<path class="mark" d="M[\d.]+ 0V64"[^>]*><title>[^<]*' + re.escape(shown), text), path

@@ -57,9 +57,9 @@ async def _plans(log: Log, table: str, call: Any) -> list[str]:
 @pytest.mark.parametrize(
     "page",
     [
-        PushAttemptPage(50),
-        PushAttemptPage(50, since=START + 700 * MINUTE, outcome="DELIVERED"),
-        PushAttemptPage(50, after=(START + 700 * MINUTE, "200")),
+        PushAttemptPage(size=50),
+        PushAttemptPage(size=50, since=START + 700 * MINUTE, outcome="DELIVERED"),
+        PushAttemptPage(size=50, after=(START + 700 * MINUTE, "200")),
     ],
 )
 async def test_a_page_of_attempts_reads_those_of_its_subscription(crowded: Log, page: PushAttemptPage) -> None:
@@ -72,7 +72,15 @@ async def test_a_page_of_attempts_reads_those_of_its_subscription(crowded: Log, 
 
 
 async def test_attempts_are_added_to_their_minutes_by_key(crowded: Log) -> None:
-    attempts = PushAttempts(crowded.subscription.subscription_id, START, "200", True, 1, timedelta(seconds=1), "1")
+    attempts = PushAttempts(
+        subscription_id=crowded.subscription.subscription_id,
+        minute=START,
+        status="200",
+        delivered=True,
+        requests=1,
+        latency=timedelta(seconds=1),
+        last_message_id="1",
+    )
 
     async def call(connection: Any) -> None:
         await store.record_push_attempts(connection, attempts=[attempts])

@@ -102,7 +102,7 @@ def _label_condition(operator: str, value: str) -> ColumnElement[bool]:
     exists.
     """
     key, is_pair, wanted = value.partition("=")
-    label = _event["labels"][key].astext
+    label: ColumnElement[Any] = _event["labels"][key].astext
     if operator == ":" or not is_pair:
         return label.is_(None) if operator == "!=" else label.is_not(None)
     is_equal = text_condition(label, "=", wanted)

@@ -114,7 +114,8 @@ class LagSampler:
                 self._states.begins(_UNREADABLE, name, what, why.rstrip(".") or type(error).__name__, error=error)
         else:
             for id_ in subscription_ids:
-                if (name := self._unreadable.pop(id_, None)) is not None:
+                if id_ in self._unreadable:
+                    name = self._unreadable.pop(id_)
                     self._states.ends(_UNREADABLE, name, f"the lag of {leaf(name)} is sampled again")
 
     async def _names_of(self, subscription_ids: Sequence[int]) -> Mapping[int, str]:

@@ -46,9 +46,9 @@ class WorstSubscription(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """The number of subscriptions of a topic.  `worst` is None if none of them belongs to the topic's project."""
+    """The subscriptions of a topic.  `worst` is None if none of them belongs to the topic's project."""
 
-    count: int = 0
+    total: int = 0
     worst: WorstSubscription | None = None
 
 

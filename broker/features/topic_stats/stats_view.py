@@ -66,7 +66,7 @@ def stats_json(sampled: Sampled, retained: Sequence[Retained], *, shows_worst: b
         "publishedMessagesPerSecond": round(sampled.rate, 3),
         "retainedMessagesEstimate": sum(each.messages for each in retained),
         "retainedBytesEstimate": sum(each.size for each in retained),
-        "subscriptionCount": sampled.subscribed.count,
+        "subscriptionCount": sampled.subscribed.total,
     }
     worst = sampled.subscribed.worst
     if worst is not None and shows_worst:

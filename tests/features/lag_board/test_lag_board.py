@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.core.lag.lag import LagState
+from broker.db.driver.database import Database
 from broker.features.lag_board.list_page import ORDERS
 from broker.features.lag_board.sample_rows import SamplePass, Window
 from broker.features.lag_board.sampler import LagSampler
@@ -480,13 +481,12 @@ async def test_a_subscription_whose_lag_cannot_be_read_keeps_its_sample_and_the_
 async def test_a_pass_that_does_not_reach_the_database_blames_no_subscription(
     board: Board, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sampler = LagSampler(
-        log.database, board.clock, interval_seconds=INTERVAL.total_seconds(), states=StateChanges()
-    )
+    nowhere = Database("postgresql://nobody@127.0.0.1:9/none")
+    sampler = LagSampler(nowhere, board.clock, interval_seconds=INTERVAL.total_seconds(), states=StateChanges())
     sample_pass = SamplePass(board.clock.moment, "", None)
     window = Window("", [log.subscription.subscription_id], {}, is_last=True)
-    await log.database.close()
     with pytest.raises(Unavailable):
         await sampler._sample_readable(sample_pass, window, window.due_ids)
+    await nowhere.close()
     assert not sampler._unreadable
     assert not caplog.records
