@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
 from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
-from broker.model.timestamps import format_timestamp
 
 PREVIEW_BYTES = 256  # of each message in a list
 MOST_MARKS = 50  # in charts, the newest
@@ -106,11 +104,9 @@ class View:
 
         Viewers who may not list events see no marks.
         """
-        seconds, _ = charts.RANGES[self.range]
-        since = format_timestamp(datetime.now(UTC) - timedelta(seconds=seconds))
-        wanted = f'type=mark AND time>="{since}"'
         marks, *found = await asyncio.gather(
-            self.block(f"{self.project}/events", filter=wanted, pageSize=MOST_MARKS), *map(self._series, metrics)
+            self.block(f"{self.project}/events", filter="type=mark", pageSize=MOST_MARKS),
+            *map(self._series, metrics),
         )
         return [_chart(metric, series, marks.list("events")) for metric, series in zip(metrics, found, strict=True)]
 

@@ -53,7 +53,7 @@ class Subscribed(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """What was sampled of a topic.  `rate`: messages published a second."""
+    """The sampled figures of a topic.  `rate`: messages published a second."""
 
     rate: float
     subscribed: Subscribed
