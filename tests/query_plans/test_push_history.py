@@ -18,10 +18,10 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 async def crowded(log: Log) -> Log:
-    """A hundred subscriptions with a day of minutes each."""
+    """A thousand subscriptions with two hundred minutes each."""
     await log.execute(
         "INSERT INTO push_attempts SELECT s, timestamptz '2026-03-01Z' + n * interval '1 minute', '200', true, 1,"
-        " interval '1 s', '1' FROM generate_series(1, 100) AS s, generate_series(0, 1439) AS n"
+        " interval '1 s', '1' FROM generate_series(0, 199) AS n, generate_series(1, 1000) AS s"
     )
     await log.execute(
         "INSERT INTO breaker_changes (subscription_id, changed_at, state, consecutive_failures, reason)"
@@ -58,8 +58,8 @@ async def _plans(log: Log, table: str, call: Any) -> list[str]:
     "page",
     [
         PushAttemptPage(size=50),
-        PushAttemptPage(size=50, since=START + 700 * MINUTE, outcome="DELIVERED"),
-        PushAttemptPage(size=50, after=(START + 700 * MINUTE, "200")),
+        PushAttemptPage(size=50, since=START + 100 * MINUTE, outcome="DELIVERED"),
+        PushAttemptPage(size=50, after=(START + 100 * MINUTE, "200")),
     ],
 )
 async def test_a_page_of_attempts_reads_those_of_its_subscription(crowded: Log, page: PushAttemptPage) -> None:
@@ -111,4 +111,4 @@ async def test_old_attempts_are_deleted_by_index(crowded: Log) -> None:
         assert "push_attempts_minute_idx" in plan, plan
         await store.delete_old_push_attempts(connection, now=before + ATTEMPTS_KEPT)
         [[rest]] = await (await connection.execute("SELECT count(*) FROM push_attempts")).fetchall()
-    assert rest == 100 * 1435
+    assert rest == 1_000 * 195
