@@ -108,7 +108,7 @@ async def test_old_attempts_are_deleted_by_index(crowded: Log) -> None:
     before = START + timedelta(minutes=5)
     async with crowded.database.connection() as connection:
         plan = await plan_of(connection, store._DELETE_OLD, {"before": before})
-        assert "push_attempts_minute_idx" in plan, plan
+        assert "Seq Scan" not in plan, plan
         await store.delete_old_push_attempts(connection, now=before + ATTEMPTS_KEPT)
         [[rest]] = await (await connection.execute("SELECT count(*) FROM push_attempts")).fetchall()
     assert rest == 1_000 * 195
