@@ -135,6 +135,7 @@ class Broker:
         self.core.resources.add_listeners(feature.listeners)
         self.publishing.preparation.add_rules(feature.publish_rules)
         self.services.topics.add_fields(feature.topic_fields)
+        self.services.topics.add_views(feature.topic_views)
         self.services.subscriptions.add_fields(feature.subscription_fields)
         for scheduler in (self.claiming.pulls, self.claiming.pushes):
             orders = None if feature.make_shard_orders is None else feature.make_shard_orders()

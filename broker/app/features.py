@@ -44,6 +44,7 @@ from broker.features.schemas import feature as schemas
 from broker.features.search import feature as search
 from broker.features.secrets import feature as secrets
 from broker.features.share_links import feature as share_links
+from broker.features.topic_stats import feature as topic_stats
 from broker.features.transforms import feature as transforms
 
 Register = Callable[[Parts], Feature]
@@ -235,6 +236,10 @@ def _share_links(parts: Parts) -> Feature:
     )
 
 
+def _topic_stats(parts: Parts) -> Feature:
+    return topic_stats.register(parts.core, authorizer=parts.guard.authorizer)
+
+
 def _quotas(parts: Parts) -> Feature:
     return quotas.register(parts.core)
 
@@ -298,6 +303,7 @@ FEATURES: Mapping[str, Register] = {
     "events": _events,
     "metrics": _metrics,
     "history": _history,
+    "topic_stats": _topic_stats,
     # Projects and access.
     "quotas": _quotas,
     "projects": _projects,

@@ -34,16 +34,19 @@ RESOURCES: Mapping[str, Resource] = {
         help="Topics: what messages are published on.",
         commands=[
             List(
-                ["broker topic list", "broker topic list --json"],
+                ["broker topic list", "broker topic list --stats", "broker topic list --json"],
+                options=topics.LIST_OPTIONS,
+                find=topics.find,
                 table=Table(
                     columns={
                         "topic": lambda t: leaf(t["name"]),
+                        **topics.STATS_COLUMNS,
                         "retention": lambda t: age_of(t.get("messageRetentionDuration")),
                         "schema": lambda t: leaf(t.get("schemaSettings", {}).get("schema")),
                         "labels": lambda t: pairs_text(t.get("labels")),
                     },
-                    whole=("retention", "schema"),
-                    minor=("labels", "retention", "schema"),
+                    whole=("in/s", "retained", "size", "subs", "retention", "schema"),
+                    minor=("labels", "retention", "schema", "size", "retained"),
                 ),
                 nothing="{session.project} has no topic; `broker topic create NAME` makes one.",
             ),

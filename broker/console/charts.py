@@ -3,7 +3,7 @@
 A chart answers the question of its title.  Its axis begins at zero, and the same figures are in a table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -32,13 +32,22 @@ class Point(NamedTuple):
     text: str
 
 
+class Mark(NamedTuple):
+    """A mark of a project: its time and text, and its place across a chart."""
+
+    x: float
+    time: str
+    text: str
+
+
 class Line(NamedTuple):
-    """A line chart: the `path` of its line within WIDTH and HEIGHT, and its points, the oldest first."""
+    """A line chart: the `path` of its line within WIDTH and HEIGHT, its points, the oldest first, and marks."""
 
     title: str
     points: Sequence[Point]
     path: str
     most: str
+    marks: Sequence[Mark] = ()
 
 
 class Bar(NamedTuple):
@@ -68,8 +77,8 @@ class Timeline(NamedTuple):
     cursor: float | None = None
 
 
-def line(answer: Json, title: str, *, is_rate: bool = False) -> Line:
-    """Draw a time series of the API.  `is_rate`: divide what was counted by the seconds of a point."""
+def line(answer: Json, title: str, *, is_rate: bool = False, marks: Iterable[Json] = ()) -> Line:
+    """Draw a time series of the API, and marks.  `is_rate`: divide what was counted by the seconds of a point."""
     step = parse_duration(answer["alignmentPeriod"], "alignmentPeriod").total_seconds()
     start, end = (datetime.fromisoformat(answer["interval"][name]) for name in ("startTime", "endTime"))
     values: dict[datetime, float] = {}
@@ -92,7 +101,12 @@ def line(answer: Json, title: str, *, is_rate: bool = False) -> Line:
     span = max((end - start).total_seconds(), 1.0)
     across, up = WIDTH / span, (HEIGHT - 4) / (most or 1.0)
     places = [f"{(at - start).total_seconds() * across:.1f} {HEIGHT - values[at] * up:.1f}" for at in ends]
-    return Line(title, points, f"M{'L'.join(places)}" if places else "", formats.rate(round(most, 3)))
+    drawn = [
+        Mark(round((at - start).total_seconds() * across, 1), mark["time"], mark["text"])
+        for mark in marks
+        if start <= (at := datetime.fromisoformat(mark["time"])) <= end
+    ]
+    return Line(title, points, f"M{'L'.join(places)}" if places else "", formats.rate(round(most, 3)), drawn)
 
 
 def timeline(answer: Json, *, pending_since: str = "") -> Timeline:

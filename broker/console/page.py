@@ -13,6 +13,7 @@ from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
 
 PREVIEW_BYTES = 256  # of each message in a list
+MOST_MARKS = 50  # in charts, the newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +112,25 @@ class View:
         return self.api.stream(self.viewer, path, asked, last_event_id=last_event_id)
 
     async def charts(self, *metrics: Metric) -> Sequence[Chart]:
-        """Return the charts of metrics over the range that the page is asked for."""
-        return await asyncio.gather(*map(self._chart, metrics))
+        """Return the charts of metrics over the range that the page is asked for, with the marks of that time.
 
-    async def _chart(self, metric: Metric) -> Chart:
+        Viewers who may not list events see no marks.
+        """
+        marks, *found = await asyncio.gather(
+            self.block(f"{self.project}/events", filter="type=mark", pageSize=MOST_MARKS),
+            *map(self._series, metrics),
+        )
+        return [_chart(metric, series, marks.list("events")) for metric, series in zip(metrics, found, strict=True)]
+
+    async def _series(self, metric: Metric) -> Block:
         seconds, step = charts.RANGES[self.range]
-        found = await self.block(
+        return await self.block(
             f"{self.project}/timeSeries",
             metric=metric.name,
             resource=metric.resource,
             interval=f"{seconds}s",
             alignmentPeriod=f"{step}s",
         )
-        if found.error is not None:
-            return Chart(metric.title, None, found.error)
-        return Chart(metric.title, charts.line(found.answer, metric.title, is_rate=metric.is_rate), None)
 
     @property
     def range(self) -> str:
@@ -141,6 +146,13 @@ class View:
         """Return the URL of the next page of a list; "" if this one is the last."""
         token = answer.get("nextPageToken")
         return f"?{urlencode({**self.query, 'pageToken': token})}" if token else ""
+
+
+def _chart(metric: Metric, series: Block, marks: Sequence[Json]) -> Chart:
+    if series.error is not None:
+        return Chart(metric.title, None, series.error)
+    line = charts.line(series.answer, metric.title, is_rate=metric.is_rate, marks=marks)
+    return Chart(metric.title, line, None)
 
 
 MakePage = Callable[[View], Awaitable[Page]]

@@ -16,6 +16,7 @@ from broker.core.claiming.hooks import AnswerHook, ShardOrders
 from broker.core.process.supervisor import Worker
 from broker.core.publishing.publish_rule import PublishRule
 from broker.core.resources.resource_field import ResourceField
+from broker.core.resources.topic_view import TopicView
 from broker.core.retention.retention_janitor import CleanUp
 from broker.model.subscription import Subscription
 from broker.model.topic import Topic
@@ -33,9 +34,10 @@ class Feature:
     `outbox_committed` is called when an application has committed a transaction with messages or acks.
 
     `publish_rules`: what its properties of topics do to messages.  `topic_fields`, `subscription_fields`: what a
-    change of its fields asks for.  `listeners` hear of subscriptions that are read.  `make_shard_orders` makes, for
-    a scheduler of claims, the orders of shards.  `answer_hook` changes claimed messages before their consumer gets
-    them.  `policy_resources`: by kind, what gets a resource of it that may have a policy.
+    change of its fields asks for.  `topic_views`: by name, what it adds to the topics of a list.  `listeners` hear
+    of subscriptions that are read.  `make_shard_orders` makes, for a scheduler of claims, the orders of shards.
+    `answer_hook` changes claimed messages before their consumer gets them.  `policy_resources`: by kind, what gets
+    a resource of it that may have a policy.
 
     `close` ends its processes, at the very end.
 
@@ -53,6 +55,7 @@ class Feature:
     publish_rules: Sequence[PublishRule] = ()
     topic_fields: Sequence[ResourceField[Topic]] = ()
     subscription_fields: Sequence[ResourceField[Subscription]] = ()
+    topic_views: Mapping[str, TopicView] = field(default_factory=dict)
     listeners: Sequence[SubscriptionListener] = ()
     make_shard_orders: Callable[[], ShardOrders] | None = None
     answer_hook: AnswerHook | None = None

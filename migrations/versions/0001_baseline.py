@@ -179,6 +179,14 @@ RESOURCES = """
         occurred_at timestamptz NOT NULL,
         event jsonb NOT NULL
     );
+    CREATE TABLE project_events (
+        project text COLLATE "C" NOT NULL,
+        is_mark boolean NOT NULL,
+        event_id bigint NOT NULL,
+        occurred_at timestamptz NOT NULL,
+        event jsonb NOT NULL,
+        PRIMARY KEY (project, is_mark, event_id)
+    );
 """
 
 PUSH = """

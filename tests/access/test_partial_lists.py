@@ -154,3 +154,18 @@ async def test_resources_that_cannot_be_tested_are_refused(
     body = {"permissions": ["pubsub.topics.get"], "resources": resources}
     refused = await broker.call("POST", f"{path}:testIamPermissions", body)
     assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text
+
+
+async def test_figures_of_topics_name_a_subscription_only_to_callers_who_may_list_those(broker: Guarded) -> None:
+    await broker.ok("PUT", "projects/guarded/topics/orders")
+    await broker.ok("PUT", "projects/guarded/subscriptions/billing", {"topic": "projects/guarded/topics/orders"})
+    role = {"roleId": "topics", "role": {"includedPermissions": ["pubsub.topics.list"]}}
+    await broker.ok("POST", "projects/guarded/roles", role)
+    account = await broker.account(role="projects/guarded/roles/topics")
+    headers = broker.bearer(await broker.key(account))
+    path = "projects/guarded/topics?view=STATS"
+    [seen] = (await broker.ok("GET", path))["topics"]
+    assert seen["stats"]["worstSubscription"]["subscription"] == "projects/guarded/subscriptions/billing"
+    [seen] = (await broker.ok("GET", path, headers=headers))["topics"]
+    assert seen["stats"]["subscriptionCount"] == 1
+    assert "worstSubscription" not in seen["stats"]

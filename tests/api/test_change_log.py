@@ -77,6 +77,7 @@ CALLS: list[tuple[str, str, Any, str, str, list[str]]] = [
     ),
     ("POST", f"{TOPIC}:setIamPolicy", {"policy": {}}, "SetIamPolicy", TOPIC, []),
     ("PATCH", f"{P}/settings", {"eventTopic": TOPIC}, "UpdateSettings", P, ["event_topic"]),
+    ("POST", f"{P}/marks", {"text": "Release 7"}, "CreateMark", f"{P}/events/1", []),
     ("PATCH", f"{P}/quotas", {"limits": {}}, "UpdateQuotas", P, ["limits"]),
     ("DELETE", SCHEDULE, None, "DeleteSchedule", SCHEDULE, []),
     ("DELETE", SCHEMA, None, "DeleteSchema", SCHEMA, []),

@@ -44,6 +44,7 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
     await rest.ok("PUT", f"{rest.project}/schedules/nightly", {**_SCHEDULE, "topic": rest.topic("orders")})
     await rest.ok("PUT", f"{rest.project}/snapshots/before", {"subscription": rest.subscription("mail")})
     await rest.ok("POST", f"{rest.project}/schemas?schemaId=Order", AVRO)
+    await rest.ok("POST", f"{rest.project}/marks", {"text": HOSTILE, "labels": {"release": "7"}})
     started = await rest.ok("POST", f"{rest.subscription('billing')}:redrive", {})
     return Sample(
         {

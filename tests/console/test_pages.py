@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from markupsafe import escape
 from sqlalchemy import Engine, event
 
 from broker.api.rest.app import RestApi
@@ -319,3 +320,31 @@ def test_the_console_is_served_where_nobody_else_reaches_it_or_callers_sign_in(
     from broker.app.config import AppConfig
 
     assert AppConfig(database_url="", **settings).has_console is expected
+
+
+async def test_topics_are_shown_with_the_figures_of_the_list(rest: Rest, sample: Sample) -> None:
+    async def is_sampled() -> bool:
+        listed = (await rest.ok("GET", f"{rest.project}/topics?view=STATS"))["topics"]
+        worst = [each["stats"]["worstSubscription"]["deliveryState"] for each in listed]
+        return "NOT_SAMPLED" not in worst
+
+    await eventually(is_sampled)
+    shown = (await page(rest, f"/console/{rest.project}/topics")).text
+    [orders] = [row for row in shown.split("<tr>") if f'{rest.topic("orders")}"' in row]
+    assert re.search(r'data-label="retained">about 2<', orders)
+    assert re.search(r'data-label="subscriptions">3<', orders)
+    assert re.search(r'<span class="state \w+">.*subscriptions/(mail|audit|billing)"', orders, re.DOTALL)
+
+
+async def test_marks_are_lines_in_charts_and_are_listed_with_events(rest: Rest, sample: Sample) -> None:
+    shown = str(escape(HOSTILE.replace("\u202e", "\\u202e").replace("\x07", "\\x07")))
+    for path in (rest.project, rest.topic("orders"), rest.subscription("billing")):
+        text = (await page(rest, f"/console/{path}")).text
+        assert re.search(r'<path class="mark" d="M[\d.]+ 0V64"[^>]*><title>[^<]*' + re.escape(shown), text), path
+        assert f"{shown}</li>" in text, path
+    for path in ("", "/activity"):
+        text = (await page(rest, f"/console/{rest.project}{path}")).text
+        assert re.search(f'<td class="long">{re.escape(shown)} <span class="attribute">release=7</span>', text), (
+            path
+        )
+    assert '<path class="mark"' not in (await page(rest, "/console/projects/empty-project")).text

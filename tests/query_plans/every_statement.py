@@ -19,7 +19,7 @@ from broker.core.backlog import bringing_back, locked_backlog, pending_rows
 from broker.core.claiming.transaction import claim, due, fresh, lock_due_attempts_citus, passed, write
 from broker.core.claiming.transaction.request import MAX_TARGETS
 from broker.core.lag import lag_rows as lag
-from broker.core.log import append_messages_citus, logged_message, messages, published, shards
+from broker.core.log import append_messages_citus, logged_message, messages, published, retained, shards
 from broker.core.log import copied_messages as copying
 from broker.core.log import walked_messages as log_walk
 from broker.core.log.known_heads import FIRST_NEEDED, KnownHeads
@@ -43,9 +43,11 @@ from broker.features.dead_letters.redriving import lost_dead_letters
 from broker.features.dead_letters.redriving import rows as redrive
 from broker.features.filters import trial_rows as filters
 from broker.features.inspect import backlog_rows as backlog_messages
+from broker.features.inspect import histogram_rows as histogram
 from broker.features.inspect import topic_rows as topic_messages
 from broker.features.inspect.backlog_page import BacklogPage
 from broker.features.inspect.deliveries import rows as delivery_reports
+from broker.features.inspect.histogram import HistogramOptions
 from broker.features.inspect.topic_page import ORDERS, TopicPage
 from broker.features.lag_board import sample_rows as lag_samples
 from broker.features.metrics import rows as figures
@@ -85,6 +87,8 @@ MODULES = {
     "write": write,
     "delivery_attempts": delivery_attempts,
     "figures": figures,
+    "histogram": histogram,
+    "retained": retained,
     "filters": filters,
     "journal": journal,
     "lag": lag,
@@ -235,6 +239,13 @@ async def run_every_statement(log: Log, session: Any) -> None:
         await topic_messages.list_topic_messages(session, asked)
     await lag_samples.next_to_sample(session, after="", max_rows=500)
     await lag.read_lag(session, subscriptions=[log.subscription], now=later)
+    await histogram.read_histogram(
+        session,
+        shard_ids=[log.shard_id],
+        retained_since=log.start - timedelta(hours=1),
+        now=later,
+        options=HistogramOptions(60, None, None),
+    )
     await figures.read_retained(session, max_topics=1_000)
     await shards.read_heads(session, shard_ids=[log.shard_id])
     await retained_bytes.read_projects(session)

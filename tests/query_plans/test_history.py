@@ -58,6 +58,18 @@ async def crowded(log: Log) -> Log:
                 "chunk_size": 128,
             },
         ),
+        (
+            "read_publish_rates",
+            {"history_series_resource_metric_label_key", "history_points_pkey"},
+            {
+                "topics": ["projects/p/topics/t7", "projects/p/topics/t8"],
+                "metric": "metric",
+                "resolution": 10,
+                "chunk_size": 128,
+                "since": START,
+                "until": START + timedelta(minutes=1),
+            },
+        ),
         ("read_history_progress", {"history_points_start_time_idx"}, {"resolutions": [10, 60, 600]}),
         (
             "has_history_points",

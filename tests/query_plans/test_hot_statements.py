@@ -82,7 +82,9 @@ EXPECTED = {
     "delivery_reports._MATCH_MESSAGE": set(),
     "delivery_reports._FIND_DEAD_LETTERS": {"dead_letters_source_idx"},
     "figures._LIST_OLDEST_TOPICS": {"ix_shards_topic_id"},
-    "figures._READ_RETAINED": {"shards_pkey", "_pkey"},
+    "retained._ESTIMATE_RETAINED": {"shards_pkey", "_pkey"},
+    "histogram._FIND_OLDEST_BATCH": {"_pkey"},
+    "histogram._MEASURE_BUCKETS": {"_pkey"},
     "lag_samples._NEXT_TO_SAMPLE": set(),
     "lag_samples._FIND_MOVED": {"cursors_pkey", "shards_pkey", "delivery_attempts_due_idx"},
     "lag_samples._FIND_MOVED.citus": {

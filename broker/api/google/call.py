@@ -18,7 +18,8 @@ class ResourceCall:
     fields cannot be sent: a new resource has defaults for them, and a change leaves them alone.
     `or_update`: a resource that exists already is to be changed at these paths instead (None: it is an error).
     `allowed`: the permissions that the caller was found to have (None: anybody may do anything).
-    `safeguards`: what a caller over REST asks of a destructive call besides the action.
+    `safeguards`: what a caller over REST asks of a destructive call besides the action.  `view`: how much of the
+    resources of a list a caller over REST wants, where Google's request has no such field.
     """
 
     caller: Caller = ANONYMOUS
@@ -26,6 +27,7 @@ class ResourceCall:
     or_update: Sequence[str] | None = None
     allowed: Sequence[Required] | None = None
     safeguards: Safeguards = UNGUARDED
+    view: str = ""
 
 
 class Answer(NamedTuple):

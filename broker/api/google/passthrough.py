@@ -23,8 +23,8 @@ NAMES: Mapping[str, str] = {  # names in JSON, by the name of the message
 
 # Fields in the JSON of a message besides Google's fields and those of NAMES; gRPC has no place for them.
 EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
-    # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
-    "google.pubsub.v1.Topic": ("frozen",),
+    # `frozen`, `stats` and `pause` are output only: a client that sends back what it has read changes nothing.
+    "google.pubsub.v1.Topic": ("frozen", "stats"),
     "google.pubsub.v1.Subscription": ("extensions", "pause"),
     "google.pubsub.v1.Schema": ("compatibility",),
     "google.pubsub.v1.PublishResponse": ("repeats",),

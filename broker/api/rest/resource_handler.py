@@ -58,7 +58,8 @@ def resource_handler(
             allowed = await call.gate.allow_request(
                 call.caller, call.needs, request, or_update=or_update is not None
             )
-        resource_call = ResourceCall(call.caller, extension_fields, or_update, allowed, safeguards)
+        view = call.query.get("view", "")
+        resource_call = ResourceCall(call.caller, extension_fields, or_update, allowed, safeguards, view)
         answer = await handler(resource_call, request)
         if answer.preview is not None:
             return await preview_answer(call, answer.preview)

@@ -1,5 +1,6 @@
 """The commands of `broker topic` that broker/cli/resources.py does not generate."""
 
+from collections.abc import Callable, Mapping
 from secrets import token_hex
 from typing import Any
 
@@ -51,6 +52,37 @@ def make_body(
         "labels": pairs(labels, "--label"),
     }
     return assign(given(fields), assigned)
+
+
+LIST_OPTIONS = (
+    click.option(
+        "--stats", is_flag=True, help="With publishes a second, size and subscriptions; needs this broker."
+    ),
+)
+
+
+def find(session: Session, *, stats: bool) -> list[Json]:
+    """The topics of the project, with their figures if these are wanted."""
+    return session.api.all_of(f"{session.project}/topics", "topics", {"view": "STATS"} if stats else None)
+
+
+def _stat(name: str, text: Callable[[Any], str]) -> Callable[[Json], str]:
+    """Returns what reads a figure of a topic, as text; "" without figures."""
+
+    def read(topic: Json) -> str:
+        value = topic.get("stats", {}).get(name)
+        return "" if value is None else text(value)
+
+    return read
+
+
+STATS_COLUMNS: Mapping[str, Callable[[Json], str]] = {
+    "in/s": _stat("publishedMessagesPerSecond", lambda rate: f"{rate:,g}"),
+    "retained": _stat("retainedMessagesEstimate", lambda count: f"{count:,}"),
+    "size": _stat("retainedBytesEstimate", size),
+    "subs": _stat("subscriptionCount", lambda count: f"{count:,}"),
+    "worst": _stat("worstSubscription", lambda one: f"{one['deliveryState']} {leaf(one['subscription'])}"),
+}
 
 
 def read_with_subscriptions(session: Session, name: str) -> Json:

@@ -13,6 +13,7 @@ from broker.model.durations import parse_duration
 MOST_CHECKED = 200  # resources of a kind; of subscriptions those furthest behind
 MOST_OPERATIONS = 50
 RECENT_OPERATIONS = 10
+NEWEST_EVENTS = 5
 METRICS = (
     Metric("pubsub_topic_published_messages_total", "Published a second", is_rate=True),
     Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", is_rate=True),
@@ -30,7 +31,8 @@ async def overview(view: View) -> Page:
     project = view.project
     answer = await view.get(f"{project}/lag", pageSize=MOST_CHECKED)
     lag = Block(answer)
-    lines, blocks, counted = await asyncio.gather(
+    events, lines, blocks, counted = await asyncio.gather(
+        view.block(f"{project}/events", pageSize=NEWEST_EVENTS),
         view.charts(*METRICS),
         asyncio.gather(
             view.block(f"{project}/topics", pageSize=MOST_CHECKED),
@@ -89,6 +91,7 @@ async def overview(view: View) -> Page:
             "charts": lines,
             "range": view.range,
             "operations": operations,
+            "events": events,
             "recent": [
                 (one, of_operation(one["metadata"]["state"]))
                 for one in operations.list("operations")[:RECENT_OPERATIONS]
@@ -121,6 +124,7 @@ PAGES = [
         [
             "ListLag",
             "Operations.ListOperations",
+            "ListEvents",
             "Publisher.ListTopics",
             "Subscriber.ListSubscriptions",
             "ListSchedules",

@@ -176,6 +176,7 @@ PAGES = [
             "GetTopicHistogram",
             "ListSubscriptionMessages",
             "Monitoring.ListTimeSeries",
+            "ListEvents",
         ],
     ),
     PageRoute("projects/{project}/subscriptions/{subscription}/messages", backlog, ["ListSubscriptionMessages"]),

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from broker.client.words import leaf
+from broker.console.api import Json
 from broker.console.charts import BUCKETS, timeline
 from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute, View, option
-from broker.console.states import of_subscription
+from broker.console.states import State, of_subscription
 
 PAGE_SIZE = 50
 NEWEST = 5
@@ -27,16 +28,25 @@ _WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 
 async def topics(view: View) -> Page:
     project = view.project
-    answer = await view.get(f"{project}/topics", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    answer = await view.get(
+        f"{project}/topics", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), view="STATS"
+    )
+    found = [(each, each["stats"], _worst(each["stats"])) for each in answer.get("topics", [])]
     return Page(
         template="topics.html",
         title="Topics",
         kind="topics",
         name=project,
         section="topics",
-        commands=[Command(f"broker topic list --project {leaf(project)}", f"{project}/topics")],
-        data={"topics": answer.get("topics", []), "next": view.next_page(answer)},
+        commands=[Command(f"broker topic list --stats --project {leaf(project)}", f"{project}/topics?view=STATS")],
+        data={"topics": found, "next": view.next_page(answer)},
     )
+
+
+def _worst(stats: Json) -> State | None:
+    """Returns the state of the worst subscription of a topic, if it has one that the viewer may see."""
+    worst = stats.get("worstSubscription")
+    return None if worst is None else of_subscription(worst["deliveryState"])
 
 
 async def topic(view: View) -> Page:
@@ -145,6 +155,7 @@ PAGES = [
             "ListLag",
             "GetTopicHistogram",
             "Monitoring.ListTimeSeries",
+            "ListEvents",
         ],
     ),
     PageRoute("projects/{project}/topics/{topic}/messages", messages, ["ListTopicMessages"]),

@@ -21,6 +21,7 @@ from broker.model.push_state import MAX_EXCERPT
 _RECORD_PUSH_ATTEMPTS = statements.load("record_push_attempts")
 _RECORD_BREAKER_CHANGES = statements.load("record_breaker_changes")
 _TRIM_BREAKER_CHANGES = statements.load("trim_breaker_changes")
+_DELETE_OLD = "DELETE FROM push_attempts WHERE minute < %(before)s"
 
 
 async def record_push_attempts(connection: ResourceConnection, *, attempts: Sequence[PushAttempts]) -> None:
@@ -89,4 +90,4 @@ async def list_breaker_changes(connection: ResourceConnection, *, subscription_i
 
 async def delete_old_push_attempts(connection: Connection, *, now: datetime) -> None:
     """Deletes the counts of minutes that are older than ATTEMPTS_KEPT."""
-    await connection.execute(b"DELETE FROM push_attempts WHERE minute < %s", [now - ATTEMPTS_KEPT])
+    await connection.execute(_DELETE_OLD, {"before": now - ATTEMPTS_KEPT})

@@ -50,7 +50,7 @@ def make_rpcs(
             name="Publisher.ListTopics", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=Needs(Need("pubsub.topics.list", "project", listed="topics")),
             handler=partial(topic_calls.list_topics, topics), target="project",
-            http=[Http("GET", f"{PROJECT}/topics", "ListTopics")],
+            http=[Http("GET", f"{PROJECT}/topics", "ListTopics", parameters=("view",))],
         ),
         about_resource(
             name="Publisher.ListTopicSubscriptions",

@@ -85,9 +85,11 @@ async def delete_topic(service: TopicService, call: ResourceCall, request: Any) 
 async def list_topics(service: TopicService, call: ResourceCall, request: Any) -> Answer:
     project = project_name(request.project)
     page = page_of(request, visible_in(call.allowed, project))
+    view = service.find_view(call.view)
     topics, token = await service.list_topics(project, page)
+    added = {} if view is None else await view(call.caller, project, topics)
     response = messages.ListTopicsResponse(topics=map(topic_message, topics), next_page_token=token)
-    return Answer(response, topics, topic_fields)
+    return Answer(response, topics, lambda topic: {**topic_fields(topic), **added.get(topic.name, {})})
 
 
 async def list_topic_subscriptions(service: TopicService, call: ResourceCall, request: Any) -> Answer:

@@ -1,6 +1,6 @@
 """Implements the calls about topics."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from broker.access.policies.policy_rows import forget_policy
 from broker.core.catalog import topic_logs
@@ -8,8 +8,9 @@ from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core
 from broker.core.resources.resource_field import ResourceField, not_supported, resolved
 from broker.core.resources.topic_loss import begin_topic_loss, measure_topic
+from broker.core.resources.topic_view import BASIC, TopicView
 from broker.db.driver.database import ResourceConnection
-from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition
+from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument
 from broker.model.field_mask import Update, check_field_mask
 from broker.model.kept import check_kept
 from broker.model.names import check_name, check_project, leaf, not_found, project_of
@@ -46,6 +47,7 @@ class TopicService:
         """`supported`: the properties that publishes know, which features may still add to."""
         self._admission = core.admission
         self._fields: list[ResourceField[Topic]] = []
+        self._views: dict[str, TopicView] = {}
         self._supported = supported
         self._database = core.database
         self._clock = core.clock
@@ -55,6 +57,18 @@ class TopicService:
     def add_fields(self, fields: Iterable[ResourceField[Topic]]) -> None:
         """Let a feature check and resolve its fields, from before the first call on."""
         self._fields.extend(fields)
+
+    def add_views(self, views: Mapping[str, TopicView]) -> None:
+        """Let a feature add views of lists, by name, from before the first call on."""
+        self._views.update(views)
+
+    def find_view(self, name: str) -> TopicView | None:
+        """Returns the view of this name; None: one that adds nothing.  Raises InvalidArgument."""
+        if name in ("", BASIC):
+            return None
+        if name not in self._views:
+            raise InvalidArgument(f"view is one of {', '.join([BASIC, *self._views])} (view={name[:100]}).")
+        return self._views[name]
 
     async def create_topic(self, wanted: Topic) -> Topic:
         """Raises InvalidArgument, AlreadyExists, NotFound (a schema or revision), ResourceExhausted (a quota).

@@ -285,6 +285,20 @@ waiting_events = Table(
     Column("event", JSONB, nullable=False),
 )
 
+# The last events of a project, and its last marks: notes that callers make, about deployments for example.  Events
+# have the `event_id` of `waiting_events`, and the ids of marks are numbers of the same sequence.  `event` has all
+# fields that the API shows.
+project_events = Table(
+    "project_events",
+    metadata,
+    Column("project", Text(collation="C"), nullable=False),
+    Column("is_mark", Boolean, nullable=False),
+    Column("event_id", BigInteger, nullable=False),
+    Column("occurred_at", DateTime(timezone=True), nullable=False),
+    Column("event", JSONB, nullable=False),
+    PrimaryKeyConstraint("project", "is_mark", "event_id"),
+)
+
 # --- Push ------------------------------------------------------------------------------------------------
 
 # The state of a push subscription's endpoint, as last written by the process that delivers to it; no row means that

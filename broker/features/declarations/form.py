@@ -24,7 +24,7 @@ SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
 
 # What only a server says; a field called "state" is one wherever it is.
 _OUTPUT_ONLY = {
-    "topics": {"name", "satisfiesPzs", "frozen"},
+    "topics": {"name", "satisfiesPzs", "frozen", "stats"},
     "subscriptions": {
         "name",
         "detached",

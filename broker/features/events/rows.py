@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, exists, func, insert, select, text
@@ -22,6 +23,7 @@ from broker.db.schema.tables import (
     waiting_events,
 )
 from broker.features.events.event_detection import Found, ReportedCondition, event_json, push_failures_to_report
+from broker.features.events.kept_rows import KeptEvent, insert_kept
 from broker.model.push_state import PushState
 
 _FIND_CONDITIONS = statements.load("find_conditions")
@@ -161,13 +163,17 @@ async def write_reported(
 
 
 async def insert_events(connection: ResourceConnection, *, events: Sequence[Event]) -> None:
-    """Inserts events that wait to be published from the commit on."""
+    """Inserts events that wait to be published, and are listed, from the commit on."""
     if events:
         rows = [
             {"project": event.subject.project, "occurred_at": event.occurred_at, "event": event_json(event)}
             for event in events
         ]
-        await connection.execute(insert(waiting_events).values(rows))
+        written = insert(waiting_events).values(rows).returning(*waiting_events.c)
+        inserted = sorted(await connection.execute(written), key=lambda row: (row.project, row.event_id))
+        for project, kept in groupby(inserted, key=lambda row: row.project):
+            values = [KeptEvent(row.event_id, row.occurred_at, row.event) for row in kept]
+            await insert_kept(connection, project=project, events=values, is_mark=False)
 
 
 async def tell_event(connection: ResourceConnection, event: Event, *, topic: str) -> None:

@@ -24,7 +24,7 @@ def register(
 
     `interval_seconds`: the time from one sample to the next.
     """
-    sampler = LagSampler(core.database, core.clock, interval_seconds=interval_seconds)
+    sampler = LagSampler(core.database, core.clock, interval_seconds=interval_seconds, states=core.states)
     return Feature(
         rpcs=make_rpcs(LagService(core.database, replica_reads, core.clock, turns, check_publisher)),
         workers={"lag samples": PeriodicWorker(sampler.run_once, min(LOOK_SECONDS, interval_seconds))},

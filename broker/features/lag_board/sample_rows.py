@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import ARRAY, BigInteger, any_, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from broker.db.driver import named, statements
 from broker.db.driver.database import Connection, ResourceConnection
 from broker.db.driver.hot_connection import HotConnection
-from broker.db.schema.tables import lag_passes
+from broker.db.schema.tables import lag_passes, subscriptions
 from broker.features.lag_board.sample import MAX_DEAD_LETTERS, LagSample
 
 KEPT = timedelta(minutes=10)  # an order, once there is a newer one: lists go on in the order in which they began
@@ -112,6 +112,13 @@ async def count_dead_letters_of(connection: HotConnection, *, subscription_ids: 
     asked = {"subscription_ids": subscription_ids, "max_counted": MAX_DEAD_LETTERS}
     [rows] = await connection.run((_COUNT_DEAD_LETTERS_OF, asked))
     return {row.subscription_id: row.count for row in rows}
+
+
+async def read_names(connection: ResourceConnection, *, subscription_ids: Sequence[int]) -> Mapping[int, str]:
+    """Returns the names of the subscriptions with these ids, as far as they exist, by id."""
+    wanted = subscriptions.c.subscription_id == any_(literal(subscription_ids, ARRAY(BigInteger)))
+    rows = await connection.execute(select(subscriptions.c.subscription_id, subscriptions.c.name).where(wanted))
+    return {row.subscription_id: row.name for row in rows}
 
 
 async def write_samples(

@@ -9,9 +9,12 @@ are sampled, one batch in a transaction.  When a project has been sampled, its o
     many that lag    ██────────██────────██────────██──…   at most SHARE of the time of one connection
 
 A pass that is interrupted continues where it was, in any process.
+
+A subscription whose figures cannot be read keeps its last sample, and the others are sampled.  To find it, a batch
+that fails is sampled in halves.  From then on it is sampled alone, until that succeeds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
@@ -19,16 +22,18 @@ from time import monotonic
 from broker.core.catalog.subscription_rows import read_subscriptions
 from broker.core.lag.lags import AT_A_TIME, read_lags
 from broker.core.process.database_clock import DatabaseClock
-from broker.db.driver.database import Database
+from broker.db.driver.database import Database, ResourceConnection
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.features.lag_board import sample_rows as store
 from broker.features.lag_board.sample import LagSample
 from broker.features.lag_board.sample_rows import SamplePass, Window
-from broker.model.names import project_of
+from broker.model.names import leaf, project_of
+from broker.observability.state_changes import StateChanges
 
 LOOK_SECONDS = 1.0  # how often a process looks whether there is something to sample
 SHARE = 0.2  # of the time of one connection, while there is more to sample than the interval has time for
 _TURN_SECONDS = 0.2  # of work, then others have theirs
+_UNREADABLE = "lags that cannot be read"
 _WINDOW = 500  # subscriptions that are compared with what is new at once
 
 
@@ -41,9 +46,14 @@ class LagSampler:
         clock: DatabaseClock,
         *,
         interval_seconds: float,
+        states: StateChanges | None = None,
         ticks: Callable[[], float] = monotonic,
     ) -> None:
-        """`interval_seconds`: the time from the beginning of a pass to that of the next one."""
+        """`interval_seconds`: the time from the beginning of a pass to that of the next one.  `states` reports
+        subscriptions whose figures cannot be read.
+        """
+        self._states = states or StateChanges()
+        self._unreadable: dict[int, str] = {}  # names of subscriptions that are sampled alone, by id
         self._database = database
         self._reads = ReplicaReads(database)  # the primary: figures are compared with what is new there
         self._clock = clock
@@ -64,6 +74,7 @@ class LagSampler:
             next_at = self._clock.now() + rest
             if is_complete:
                 next_at = max(next_at, sample_pass.began_at + self._interval)
+                await self._forget_deleted(connection)
             await store.leave_pass(connection, sample_pass, is_complete=is_complete, next_at=next_at)
         return is_complete
 
@@ -71,8 +82,11 @@ class LagSampler:
         """Samples some more subscriptions.  Returns how far the pass has come, and whether it is complete."""
         async with self._database.hot() as connection:
             window = await store.next_to_sample(connection, after=sample_pass.after, max_rows=_WINDOW)
-        for first in range(0, len(window.due_ids), AT_A_TIME):
-            await self._sample(sample_pass, window, window.due_ids[first : first + AT_A_TIME])
+        together = [id_ for id_ in window.due_ids if id_ not in self._unreadable]
+        for first in range(0, len(together), AT_A_TIME):
+            await self._sample_readable(sample_pass, window, together[first : first + AT_A_TIME])
+        for id_ in self._unreadable.keys() & {*window.due_ids}:
+            await self._sample_readable(sample_pass, window, [id_])
         after = f"{project_of(sample_pass.after)}/" if sample_pass.after else ""
         before = None if window.is_last else f"{project_of(window.last_name)}/"
         if before is None or after < before:
@@ -80,6 +94,40 @@ class LagSampler:
                 began_at = sample_pass.began_at
                 await store.write_orders(connection, after=after, before=before, began_at=began_at)
         return replace(sample_pass, after=window.last_name), window.is_last
+
+    async def _sample_readable(
+        self, sample_pass: SamplePass, window: Window, subscription_ids: Sequence[int]
+    ) -> None:
+        """Samples those of these subscriptions whose figures can be read.  Raises Unavailable."""
+        try:
+            await self._sample(sample_pass, window, subscription_ids)
+        except Exception as error:  # a row that has what no broker writes, or a statement that takes too long
+            names = await self._names_of(subscription_ids)
+            if len(subscription_ids) > 1:
+                middle = len(subscription_ids) // 2
+                await self._sample_readable(sample_pass, window, subscription_ids[:middle])
+                await self._sample_readable(sample_pass, window, subscription_ids[middle:])
+                return
+            for id_, name in names.items():
+                self._unreadable[id_] = name
+                what, why = f"the lag of {leaf(name)} cannot be read, and its last sample stays", str(error)
+                self._states.begins(_UNREADABLE, name, what, why.rstrip(".") or type(error).__name__, error=error)
+        else:
+            for id_ in subscription_ids:
+                if id_ in self._unreadable:
+                    name = self._unreadable.pop(id_)
+                    self._states.ends(_UNREADABLE, name, f"the lag of {leaf(name)} is sampled again")
+
+    async def _names_of(self, subscription_ids: Sequence[int]) -> Mapping[int, str]:
+        async with self._database.transaction() as connection:
+            return await store.read_names(connection, subscription_ids=subscription_ids)
+
+    async def _forget_deleted(self, connection: ResourceConnection) -> None:
+        """Forgets unreadable subscriptions that do not exist any more."""
+        if self._unreadable:
+            names = await store.read_names(connection, subscription_ids=list(self._unreadable))
+            for id_ in self._unreadable.keys() - names.keys():
+                self._states.forget(_UNREADABLE, self._unreadable.pop(id_))
 
     async def _sample(self, sample_pass: SamplePass, window: Window, subscription_ids: Sequence[int]) -> None:
         async with self._database.transaction() as connection:

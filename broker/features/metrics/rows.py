@@ -6,13 +6,13 @@ from datetime import datetime
 from sqlalchemy import Text, any_, func, literal, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from broker.core.log.retained import estimate_retained
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.schema.tables import operations, outbox, scheduled_messages, subscriptions, topics
 
 _LIST_OLDEST_TOPICS = statements.hot("list_oldest_topics")
-_READ_RETAINED = statements.hot("read_retained")
 
 MOST_SCHEDULED = 100_000
 MAX_OUTBOX_COUNTED = 10_000
@@ -37,9 +37,8 @@ async def read_retained(connection: HotConnection, *, max_topics: int) -> Mappin
     [shards] = await connection.run((_LIST_OLDEST_TOPICS, {"max_topics": max_topics}))
     names = {row.shard_id: row.name for row in shards}
     found = dict.fromkeys(names.values(), 0)
-    [rows] = await connection.run((_READ_RETAINED, {"shard_ids": sorted(names)}))
-    for row in rows:
-        found[names[row.shard_id]] += row.retained_bytes
+    for shard_id, retained in (await estimate_retained(connection, shard_ids=names)).items():
+        found[names[shard_id]] += retained.size
     return found
 
 

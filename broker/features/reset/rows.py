@@ -20,6 +20,7 @@ from broker.db.schema.tables import (
     operations,
     payload_schema_revisions,
     payload_schemas,
+    project_events,
     schedule_ticks,
     schedules,
     shards,
@@ -87,7 +88,7 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     ended = await connection.scalars(
         delete(operations).where(_is_of(operations, project)).returning(operations.c.name)
     )
-    for table in (event_conditions, waiting_events):
+    for table in (event_conditions, waiting_events, project_events):
         await connection.execute(delete(table).where(table.c.project == project))
     resource = history_series.c.resource  # points without a series are read by nobody, and go when they are old
     ours = (resource > f"{project}/") & (resource < f"{project}0")

@@ -17,6 +17,7 @@ broker docs runbooks disk
 broker topic create orders
 broker topic create parcels --retention 7d --label team=sales
 broker topic list
+broker topic list --stats
 broker topic list --json
 broker topic update orders --retention 1d
 broker topic update orders --clear labels
@@ -30,6 +31,10 @@ broker quota set publishMessages=none --principals
 broker quota set publishMessages=default topics=default
 # broker topic create events
 broker events show
+broker events list
+broker events mark 'Release 7 of the shop' --label release=7
+broker events list --type mark --oldest
+broker events list --type pubsub.push.failing --max 20
 broker events set events
 broker sub list
 broker sub list --topic orders --json

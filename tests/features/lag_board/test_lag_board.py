@@ -1,5 +1,6 @@
 """The lag board: samples, orders, filters and pages."""
 
+import logging
 import random
 from datetime import timedelta
 from typing import Any
@@ -7,10 +8,14 @@ from typing import Any
 import pytest
 
 from broker.core.lag.lag import LagState
+from broker.db.driver.database import Database
 from broker.features.lag_board.list_page import ORDERS
-from broker.model.errors import InvalidArgument
+from broker.features.lag_board.sample_rows import SamplePass, Window
+from broker.features.lag_board.sampler import LagSampler
+from broker.model.errors import InvalidArgument, Unavailable
 from broker.model.push_config import PushConfig
 from broker.model.subscription import DeadLetterPolicy
+from broker.observability.state_changes import StateChanges
 from tests.features.lag_board.conftest import INTERVAL, Board, names_of
 from tests.fixtures.log import SECOND, Log
 
@@ -423,3 +428,65 @@ async def test_it_begins_anew_after_a_crash_of_the_server_which_empties_its_tabl
     assert (found.sampled_at, [entry.sample for entry in found.entries]) == (None, [None])
     await board.sample()
     assert (await board.only()).sample is not None
+
+
+_NO_RETENTION = "UPDATE subscriptions SET message_retention = '2000000 days' WHERE name LIKE '%/bad%'"  # no date is
+_NO_SETTINGS = """UPDATE subscriptions SET settings = '{"pushConfig": 5}' WHERE name LIKE '%/bad%'"""
+_REPAIR = "UPDATE subscriptions SET message_retention = '7 days', settings = '{}' WHERE name LIKE '%/bad%'"
+
+
+@pytest.mark.parametrize("fault", [_NO_RETENTION, _NO_SETTINGS])
+async def test_a_subscription_whose_lag_cannot_be_read_keeps_its_sample_and_the_others_are_sampled(
+    board: Board, log: Log, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    caplog.set_level(logging.INFO, "broker.state")
+    names = ["bad1", *(f"s{number}" for number in range(7)), "bad2"]
+    for name in names:
+        await board.add(name)
+    await log.publish("one")
+    sampler = LagSampler(
+        log.database, board.clock, interval_seconds=INTERVAL.total_seconds(), states=StateChanges()
+    )
+
+    async def sample() -> dict[str, int]:
+        """A pass; how many messages each subscription had in its last sample."""
+        board.clock.moment += INTERVAL
+        assert await sampler.run_once()
+        async with log.database.connection() as connection:
+            rows = await connection.execute(
+                "SELECT s.name, l.undelivered_messages FROM lag_samples AS l JOIN subscriptions AS s"
+                " USING (subscription_id)"
+            )
+            return {name.rpartition("/")[2]: count for name, count in await rows.fetchall()}
+
+    def lines() -> list[str]:
+        return sorted(record.getMessage().partition(",")[0] for record in caplog.records)
+
+    assert {name: (await sample())[name] for name in names} == dict.fromkeys(names, 1)
+    await log.execute(fault)
+    for count in (2, 3):
+        await log.publish("another")
+        sampled = await sample()
+        assert {name: sampled[name] for name in names} == {name: 1 if "bad" in name else count for name in names}
+        expected = [f"the lag of {name} cannot be read" for name in ("bad1", "bad2")]
+        assert lines() == expected  # once, and not with each pass
+    caplog.clear()
+    await log.execute("DELETE FROM subscriptions WHERE name LIKE '%/bad2'")
+    await log.execute(_REPAIR)
+    assert (await sample())["bad1"] == 3
+    assert lines() == ["the lag of bad1 is sampled again"]
+    assert not sampler._unreadable
+
+
+async def test_a_pass_that_does_not_reach_the_database_blames_no_subscription(
+    board: Board, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    nowhere = Database("postgresql://nobody@127.0.0.1:9/none")
+    sampler = LagSampler(nowhere, board.clock, interval_seconds=INTERVAL.total_seconds(), states=StateChanges())
+    sample_pass = SamplePass(board.clock.moment, "", None)
+    window = Window("", [log.subscription.subscription_id], {}, is_last=True)
+    with pytest.raises(Unavailable):
+        await sampler._sample_readable(sample_pass, window, window.due_ids)
+    await nowhere.close()
+    assert not sampler._unreadable
+    assert not caplog.records

@@ -35,6 +35,7 @@ TABLES = [
     "policies",
     "event_conditions",
     "waiting_events",
+    "project_events",
 ]
 
 
