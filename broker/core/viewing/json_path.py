@@ -19,7 +19,7 @@ MAX_STEPS = 20
 
 _NAME = r"[^\W\d][\w-]*"
 _STEP = re.compile(
-    rf"""(?P<deep>\.\.)?(?:(?<=\.\.)|(?P<dot>\.)|(?=\[))
+    rf"""(?: (?P<deep>\.\.) | (?P<dot>\.) | (?=\[) )
     (?: (?P<name>{_NAME}) | (?P<star>\*)
       | \[(?: (?P<any>\*) | '(?P<single>[^'\\\[\]]+)' | "(?P<double>[^"\\\[\]]+)" )\] )
     """,

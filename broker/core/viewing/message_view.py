@@ -127,6 +127,21 @@ class MessageView:
         said = Masked(VIEW, [rule.name for rule in hidden], names, how)
         return Shown(attributes, data[:preview_bytes], said)
 
+    def show_json(self, text: bytes) -> tuple[bytes, Masked | None]:
+        """Returns what the caller sees of data that was decoded to JSON.
+
+        Raises PermissionDenied if it is hidden as a whole.
+        """
+        if self.sight is Sight.WHOLE or not self.hides_fields:
+            return text, None
+        paths = [path for rule in self.rules for path in rule.fields]
+        shown = mask_json(text, paths) if len(text) <= MAX_MASKED_BYTES else None
+        if shown is None:
+            raise self.refuse_masked_data()
+        if shown == text:
+            return text, None
+        return shown, Masked(VIEW, [rule.name for rule in self.rules if rule.fields], [], "FIELDS")
+
     def _mask_attributes(self, text: str) -> tuple[str, list[str], list[MaskingRule]]:
         given, names, hidden = _attributes.decode(text), [], []
         for name in given:
