@@ -366,7 +366,7 @@ RESOURCES: Mapping[str, Resource] = {
             ),
         ],
     ),
-    "masking-rule": Resource(
+    "mask": Resource(
         noun="masking rule",
         collection="maskingRules",
         help="Masking rules: what callers who may only look do not see of messages; these need this broker.",
@@ -374,7 +374,7 @@ RESOURCES: Mapping[str, Resource] = {
         path=lambda session, name: full_name(name, "maskingRules", session.short_project),
         commands=[
             List(
-                ["broker masking-rule list"],
+                ["broker mask list"],
                 table=Table(
                     columns={
                         "rule": lambda r: leaf(r["name"]),
@@ -389,13 +389,13 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="No message is masked.",
             ),
             Create(
-                ["broker masking-rule create cards --topic 'payments*' --field '$.card' --attribute 'token-*'"],
+                ["broker mask create cards --topic 'payments*' --field '$.card' --attribute 'token-*'"],
                 options=settings.RULE_OPTIONS,
                 body=settings.rule_body,
             ),
-            Show(["broker masking-rule show cards"]),
+            Show(["broker mask show cards"]),
             settings.update_rule,
-            Delete(["broker masking-rule delete cards --dry-run", "broker masking-rule delete cards"]),
+            Delete(["broker mask delete cards --dry-run", "broker mask delete cards"]),
         ],
     ),
     "view": Resource(

@@ -1,4 +1,4 @@
-"""The options of `broker masking-rule`, `broker view`, `broker template` and `broker link`."""
+"""The options of `broker mask`, `broker view`, `broker template` and `broker link`."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -97,7 +97,7 @@ def joined(field: str) -> Callable[[Json], str]:
 
 update_rule = make_update(
     "masking rule", "maskingRules", RULE_OPTIONS, rule_body,
-    "broker masking-rule update cards --field '$.card' --field '$..pin'",
+    "broker mask update cards --field '$.card' --field '$..pin'",
 )  # fmt: skip
 update_view = make_update(
     "view", "savedViews", VIEW_OPTIONS, view_body, "broker view update late --title 'What is late'"

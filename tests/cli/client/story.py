@@ -214,12 +214,12 @@ broker schedule pause nightly
 broker schedule resume nightly
 broker schedule delete nightly
 # broker schedule delete beat
-broker masking-rule create cards --topic 'payments*' --field '$.card' --attribute 'token-*'
-broker masking-rule list
-broker masking-rule update cards --field '$.card' --field '$..pin'
-broker masking-rule show cards
-broker masking-rule delete cards --dry-run
-broker masking-rule delete cards
+broker mask create cards --topic 'payments*' --field '$.card' --attribute 'token-*'
+broker mask list
+broker mask update cards --field '$.card' --field '$..pin'
+broker mask show cards
+broker mask delete cards --dry-run
+broker mask delete cards
 broker view create late --page subscriptions --query filter=oldestAge>1h
 broker view list
 broker view update late --title 'What is late'
