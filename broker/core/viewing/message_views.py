@@ -51,7 +51,7 @@ class MessageViews:
         return MessageView(sight, await self._rules_for(name))
 
     async def of_permitted(self, call: Call, topic: str, *, otherwise: Sight = Sight.MASKED) -> MessageView:
-        """The view of a topic in a call whose own permission is not about its messages.
+        """The view of a message that is to be published on a topic, in a call whose permission is another one.
 
         `otherwise`: the sight of callers who may not look at them.  Raises Unavailable.
         """
@@ -60,7 +60,7 @@ class MessageViews:
         sight = otherwise
         with suppress(PermissionDenied, Unauthenticated):
             sight = max(otherwise, sight_of(await call.gate.allow(call.caller, LOOK, topic)))
-        return SEES_ALL if sight is Sight.WHOLE else MessageView(sight, await self._rules_for(topic))
+        return SEES_ALL if sight is Sight.WHOLE else await self.of_names(sight, [topic])
 
     async def of_names(self, sight: Sight, names: Iterable[str]) -> MessageView:
         """The view by the rules for any of these topics and subscriptions, and no others.  Raises Unavailable."""

@@ -1,6 +1,7 @@
 """Following a topic as Server-Sent Events; an extension."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -25,7 +26,7 @@ async def tail_topic(service: TailService, views: MessageViews, call: Call) -> b
     if view.sight is Sight.MASKED and options.preview_bytes:
         preview_bytes = MAX_MASKED_BYTES  # a rule may be made while the tail is open
 
-    async def seen(batches: AsyncIterator[NewMessages]) -> AsyncIterator[SeenMessages]:
+    async def seen(batches: AsyncIterator[NewMessages]) -> AsyncGenerator[SeenMessages, None]:
         async for batch in batches:
             view = await views.of(call, call.name) if batch.messages else SEES_ALL
             view.check_search(filter_text=options.filter)
@@ -34,8 +35,11 @@ async def tail_topic(service: TailService, views: MessageViews, call: Call) -> b
             ]
             yield SeenMessages(messages, batch.skipped, batch.skipped_id)
 
-    async with service.tail(call.name, replace(options, preview_bytes=preview_bytes)) as new_messages:
-        return await stream_events(call, seen(new_messages), encode_new_messages)
+    async with (
+        service.tail(call.name, replace(options, preview_bytes=preview_bytes)) as new_messages,
+        aclosing(seen(new_messages)) as shown,
+    ):
+        return await stream_events(call, shown, encode_new_messages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -116,6 +117,8 @@ def paths(shop: Shop) -> Iterator[tuple[str, str, str, str]]:
                 "messages": shop.scheduled_id if topic == LATER else shop.message_id,
                 "scheduled": shop.scheduled_id,
             }  # fmt: skip
+            if route.operation == "TailTopic" and topic == LATER:
+                continue  # where nothing comes
             path, colon, verb = route.path.partition(":")
             parts = path.split("/")
             parts = [ids[parts[at - 1]] if part == "*" else part for at, part in enumerate(parts)]
@@ -143,12 +146,12 @@ async def answer(shop: Shop, role: str, operation: str, method: str, path: str) 
             content = b""
             async for chunk in response.aiter_bytes():
                 content += chunk
-                if response.status_code != 200 or b"event: message" in content or content.startswith(b":"):
+                if response.status_code != 200 or b"event: message" in content:
                     break
             return response.status_code, content
     body = BODIES.get(operation)
     if operation == "UpdateScheduled":
-        body = {"deliverTime": "2026-12-20T00:00:00Z"}
+        body = {"deliverTime": (shop.broker.now + timedelta(days=10)).strftime("%Y-%m-%dT%H:%M:%SZ")}
     if operation == "UpdateMessageTemplate":
         body = {"title": "A sale"}
     response = await shop.broker.call(method, path, body, headers=headers)
@@ -173,17 +176,16 @@ async def test_no_call_shows_what_a_rule_masks(shop: Shop, role: str) -> None:
 
 async def test_the_crawl_finds_each_value_where_the_caller_may_see_it(shop: Shop) -> None:
     """Else it would not find a call that shows too much."""
-    found = {}
+    found: dict[str, tuple[bool, bool]] = {}
     for operation, method, path, verb in paths(shop):
         _, content = await answer(shop, "admin", operation, method, path + verb)
-        said = texts(content)
-        found[operation] = found.get(operation, False) or (CARD in said, TOKEN in said)
-    for operation, seen in found.items():
-        assert seen, operation
-    assert found["ListTopicMessages"] == (True, True)
-    data_alone = {"GetMessageData"}
-    missing = {operation for operation, seen in found.items() if seen not in ((True, True),)} - data_alone
-    assert missing <= {"ListScheduled"}  # which shows no data unless it is asked for
+        said, (card, token) = texts(content), found.get(operation, (False, False))
+        found[operation] = card or CARD in said, token or TOKEN in said
+    assert {operation for operation, seen in found.items() if seen != (True, True)} == {
+        "GetMessageData",  # the data alone
+        "ListScheduled",  # the attributes, and data if it is asked for
+        "DecodeMessage",  # the topics have no schema: tests/features/schemas/test_decoding.py
+    }
 
 
 # --- single calls -----------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ async def test_a_preview_is_cut_after_it_is_masked(shop: Shop) -> None:
     for most in (1, 12, 25, 60, 10_000):
         [*messages] = (await shop.ok(MASKED, f"{TOPIC}/messages", previewBytes=str(most)))["messages"]
         for each in messages:
-            data = base64.b64decode(each["data"]).decode()
+            data = base64.b64decode(each.get("data", "")).decode()
             assert len(data) <= most
             assert "4111" not in data
             assert '{"card":"[masked]"'.startswith(data) or data.startswith('{"card":"[masked]"')
@@ -402,7 +404,7 @@ def random_path(random: Random) -> str:
     steps = [
         random.choice((".{}", "..{}", "['{}']")).format(random.choice(NAMES)) for _ in range(random.randint(1, 3))
     ]
-    return "$" + "".join(steps).replace(".e-mail", "['e-mail']").replace("..[", "..[").replace(".[", "[")
+    return "$" + "".join(steps)
 
 
 def values_at(value: Any, path: str) -> Iterator[str]:
