@@ -92,7 +92,7 @@ async def _as_seen(views: MessageViews, call: Call, schedule: Schedule) -> Sched
     if shown.masked is None:
         return schedule
     seen = msgspec.json.decode(shown.attributes, type=dict[str, str])
-    return replace(schedule, definition=replace(definition, data=shown.data, attributes=seen))
+    return replace(schedule, definition=msgspec.structs.replace(definition, data=shown.data, attributes=seen))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

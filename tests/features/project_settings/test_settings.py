@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.access.principals.permissions import PREDEFINED_ROLES
 from broker.features.project_settings.kinds import MAX_RESOURCES
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, Rest
@@ -154,3 +155,17 @@ async def test_only_some_roles_change_masking_rules(broker: Guarded) -> None:
         made = await broker.call("PUT", path, WANTED["maskingRules"], headers=headers)
         assert made.status_code == (200 if allowed else 403), role
         assert (await broker.call("GET", "projects/guarded/maskingRules", headers=headers)).status_code == 200
+
+
+def test_only_these_roles_let_their_members_look() -> None:
+    looking = {
+        role: {name for name in has if name.startswith("pubsub.messages.")}
+        for role, has in PREDEFINED_ROLES.items()
+    }
+    every = {f"pubsub.messages.{verb}" for verb in ("view", "viewAttributes", "viewMasked")}
+    assert {role: has for role, has in looking.items() if has} == {
+        "roles/owner": every,
+        "roles/pubsub.admin": every,
+        "roles/pubsub.messageViewer": {"pubsub.messages.viewMasked"},
+        "roles/pubsub.messageAttributesViewer": {"pubsub.messages.viewAttributes"},
+    }
