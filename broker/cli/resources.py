@@ -389,7 +389,7 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="No message is masked.",
             ),
             Create(
-                ["broker mask create cards --topic 'payments*' --field '$.card' --attribute 'token-*'"],
+                ["broker mask create cards --topic 'payments*' --field '$.card'"],
                 options=settings.RULE_OPTIONS,
                 body=settings.rule_body,
             ),
@@ -482,7 +482,7 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="There is no link template.",
             ),
             Create(
-                ["broker link create traces --title Trace --url 'https://traces.example.com/{traceId}'"],
+                ["broker link create traces --title Trace --to 'https://t.example/{traceId}'"],
                 options=settings.LINK_OPTIONS,
                 body=settings.link_body,
             ),

@@ -33,7 +33,7 @@ TEMPLATE_OPTIONS = (
     _TITLE,
 )
 LINK_OPTIONS = (
-    click.option("--url", metavar="URL", help="Such as https://traces.example.com/{traceId}."),
+    click.option("--to", "url", metavar="URL", help="Such as https://traces.example.com/{traceId}."),
     click.option("--topic", "topics", metavar="PATTERN", multiple=True, help="Ids of topics; repeatable."),
     _TITLE,
 )

@@ -214,7 +214,7 @@ broker schedule pause nightly
 broker schedule resume nightly
 broker schedule delete nightly
 # broker schedule delete beat
-broker mask create cards --topic 'payments*' --field '$.card' --attribute 'token-*'
+broker mask create cards --topic 'payments*' --field '$.card'
 broker mask list
 broker mask update cards --field '$.card' --field '$..pin'
 broker mask show cards
@@ -232,7 +232,7 @@ broker template update sale --data '{}'
 broker template show sale
 broker template delete sale --dry-run
 broker template delete sale
-broker link create traces --title Trace --url 'https://traces.example.com/{traceId}'
+broker link create traces --title Trace --to 'https://t.example/{traceId}'
 broker link list
 broker link update traces --topic 'orders*'
 broker link show traces
