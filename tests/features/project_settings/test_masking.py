@@ -99,9 +99,10 @@ async def publish(broker: Guarded, topic: str, attributes: dict[str, str] | None
 BODIES: dict[str, Json] = {"TestFilter": {"includeData": True}, "TestFilterOfSubscription": {"includeData": True}}
 # Calls that show a message, and whose own permission is another one.
 OTHERS = {
-    "GetSchedule", "ListSchedules", "PauseSchedule", "ResumeSchedule", "UpdateScheduled", "GetMessageTemplate",
-    "ListMessageTemplates", "UpdateMessageTemplate",
-}  # fmt: skip
+    "FindMessage",
+    *("GetSchedule", "ListSchedules", "PauseSchedule", "ResumeSchedule", "UpdateScheduled"),
+    *("GetMessageTemplate", "ListMessageTemplates", "UpdateMessageTemplate"),
+}
 
 
 def paths(shop: Shop) -> Iterator[tuple[str, str, str, str]]:
