@@ -180,7 +180,7 @@ broker schema create order --file order.avsc
 broker schema list
 broker schema check order '{"id": "1"}'
 broker schema check --file order.avsc '{"id": "1"}'
-# broker topic create coded --set 'schemaSettings={"schema": "projects/demo/schemas/order", "encoding": "JSON"}'
+# broker topic create coded --set schemaSettings.schema=$SCHEMA --set schemaSettings.encoding=JSON
 # broker publish coded '{"id": "1"}'
 broker message decode $ENCODED --topic coded
 # broker topic delete coded

@@ -195,6 +195,8 @@ def _variables(line: str, url: str) -> dict[str, str]:
         _wait_until(lambda: len(_get(f"{url}/subscriptions/fragile/deadLetters").get("deadLetters", [])) == 3)
     if "$LETTER" in line:
         found["LETTER"] = _get(f"{url}/subscriptions/fragile/deadLetters")["deadLetters"][-1]["sourceMessageId"]
+    if "$SCHEMA" in line:
+        found["SCHEMA"] = f"{url.partition('/v1/')[2]}/schemas/order"
     if "$ENCODED" in line:
         found["ENCODED"] = _get(f"{url}/topics/coded/messages")["messages"][0]["messageId"]
     if "$WAITING" in line:
