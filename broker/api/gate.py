@@ -7,6 +7,7 @@ in the project of their resource; the same call again costs two dictionary acces
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from broker.access.credentials import refusals
@@ -17,7 +18,7 @@ from broker.access.principals.policy import ABOVE_PROJECTS
 from broker.access.versions.access_changes import AccessChanges
 from broker.access.versions.version import AccessVersion, Validity
 from broker.api.permissions import FindSubscription, Needs, required_by, required_on
-from broker.model.errors import BrokerError, PermissionDenied
+from broker.model.errors import BrokerError, PermissionDenied, Unauthenticated
 from broker.model.subscription import Subscription
 
 MAX_PASSED = 50_000  # calls of a caller on a resource; some 15 MB
@@ -143,14 +144,19 @@ class Gate:
 
     async def _pass(self, caller: Caller, needs: Needs, required: Sequence[Required]) -> Sequence[Required]:
         """Returns `required`.  Of a list that is refused on a project it returns the permission on each resource of
-        the list on which the caller has it.
+        the list on which the caller has it; and where another permission suffices instead, the first of those.
 
         Raises as `allow`.
         """
         try:
             await self._check(caller, required)
-        except PermissionDenied:
-            if not needs.listed:
+        except (PermissionDenied, Unauthenticated) as error:
+            for permission in needs.instead:
+                other = [required[0]._replace(permission=permission)]
+                with suppress(PermissionDenied):
+                    await self._authorizer.check(caller, other)
+                    return other
+            if not needs.listed or isinstance(error, Unauthenticated):
                 raise
             [(permission, project, _)] = required
             visible = await self._authorizer.visible(caller, permission, f"{project}/{needs.listed}/")

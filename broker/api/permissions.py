@@ -53,18 +53,27 @@ class Needs:
     Compared by identity, so that the gate finds what has passed by a cheap hash.
     """
 
-    __slots__ = ("all", "are_of_path", "is_open", "listed", "named_in", "to_update")
+    __slots__ = ("all", "are_of_path", "instead", "is_open", "listed", "named_in", "to_update")
 
     def __init__(
-        self, *needs: Need, named_in: str = "", to_update: tuple[Need, ...] = (), is_open: bool = False
+        self,
+        *needs: Need,
+        named_in: str = "",
+        to_update: tuple[Need, ...] = (),
+        is_open: bool = False,
+        instead: tuple[str, ...] = (),
     ) -> None:
         """`named_in`: the field with another resource of the project, where the broker makes up the name of a new
         resource.  `to_update`: needed as well where the call changes a resource that exists instead of creating it.
         `is_open`: anybody may call without showing a credential, also where authentication is required.
+        `instead`: permissions any of which suffices in place of the only need, on the same resource.  The first
+        that a caller has says what the call shows (core/viewing).
         """
+        assert not instead or len(needs) == 1
         self.all = needs
         self.named_in = named_in
         self.to_update = to_update
+        self.instead = instead
         self.is_open = is_open
         self.listed = next((need.listed for need in needs if need.listed), "")
         # Whether all needed permissions are on the resource in the path, so that they are known before the body of
@@ -81,6 +90,12 @@ def policy_permissions(verb: str) -> Mapping[str, str]:
     return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
 
 
+# Permissions to look at messages without receiving them: as they are, without what masking rules hide, or without
+# their data as well.
+VIEW, VIEW_MASKED = "pubsub.messages.view", "pubsub.messages.viewMasked"
+VIEW_ATTRIBUTES = "pubsub.messages.viewAttributes"
+TO_LOOK = (VIEW, VIEW_MASKED, VIEW_ATTRIBUTES)
+
 # The needs of several calls, and permissions that handlers check in addition.
 NOTHING = Needs()
 OPEN = Needs(is_open=True)
@@ -89,6 +104,10 @@ GET_TOPIC = Needs(Need("pubsub.topics.get", "topic"))
 UPDATE_TOPIC = Needs(Need("pubsub.topics.update"))
 ATTACH = Needs(Need("pubsub.topics.attachSubscription"))
 CONSUME = Needs(Need("pubsub.subscriptions.consume"))
+# Of calls that show messages: on the topic, on that of a message in the path, on a subscription or a project.
+LOOK = Needs(*ATTACH.all, instead=TO_LOOK)
+LOOK_ABOVE = Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE), instead=TO_LOOK)
+LOOK_AT_BACKLOG = Needs(*CONSUME.all, instead=TO_LOOK)
 GET_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.get"))
 UPDATE_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.update"))
 LIST_SUBSCRIPTIONS = Needs(Need("pubsub.subscriptions.list"))

@@ -32,6 +32,7 @@ from broker.features.metrics import feature as metrics
 from broker.features.operations import feature as operations
 from broker.features.outbox import feature as outbox
 from broker.features.priorities import feature as priorities
+from broker.features.project_settings import feature as project_settings
 from broker.features.projects import feature as projects
 from broker.features.purge import feature as purge
 from broker.features.push_status import feature as push_status
@@ -59,8 +60,16 @@ def _publish_events(_: AppConfig, core: Core) -> Core:
     return replace(core, tell_event=tell_event)
 
 
+def _mask_messages(_: AppConfig, core: Core) -> Core:
+    return replace(core, views=project_settings.make_views(core))
+
+
 # What a feature changes in the core before any other part of the process is built from it.
-CHANGES_OF_CORE: Mapping[str, ChangeCore] = {"quotas": _limit_projects, "events": _publish_events}
+CHANGES_OF_CORE: Mapping[str, ChangeCore] = {
+    "quotas": _limit_projects,
+    "events": _publish_events,
+    "project_settings": _mask_messages,
+}
 
 
 def _schemas(parts: Parts) -> Feature:
@@ -256,6 +265,10 @@ def _audit(parts: Parts) -> Feature:
     return audit.register(parts.core)
 
 
+def _project_settings(parts: Parts) -> Feature:
+    return project_settings.register(parts.core)
+
+
 def _projects(parts: Parts) -> Feature:
     return projects.register(parts.core, authorizer=parts.guard.authorizer)
 
@@ -306,6 +319,7 @@ FEATURES: Mapping[str, Register] = {
     "topic_stats": _topic_stats,
     # Projects and access.
     "quotas": _quotas,
+    "project_settings": _project_settings,
     "projects": _projects,
     "search": _search,
     "reset": _reset,

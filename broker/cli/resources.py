@@ -20,6 +20,7 @@ from broker.features.delayed import command as scheduled
 from broker.features.iam.commands import accounts, api_keys, keys, roles
 from broker.features.iam.commands.names import account_name, guessing_account, project_role
 from broker.features.operations import command as op
+from broker.features.project_settings import command as settings
 from broker.features.push_status import command as push
 from broker.features.schedules import command as schedule
 from broker.features.schemas import command as schema
@@ -366,6 +367,131 @@ RESOURCES: Mapping[str, Resource] = {
                 question="Delete the schedule {name} and its history?",
                 done="Deleted the schedule {id}.",
             ),
+        ],
+    ),
+    "mask": Resource(
+        noun="masking rule",
+        collection="maskingRules",
+        help="Masking rules: what callers who may only look do not see of messages; these need this broker.",
+        arguments=(click.argument("name"),),
+        path=lambda session, name: full_name(name, "maskingRules", session.short_project),
+        commands=[
+            List(
+                ["broker mask list"],
+                table=Table(
+                    columns={
+                        "rule": lambda r: leaf(r["name"]),
+                        "topics": settings.joined("topics"),
+                        "subs": settings.joined("subscriptions"),
+                        "attributes": settings.joined("attributes"),
+                        "fields": settings.joined("fields"),
+                    },
+                    whole=("rule",),
+                    minor=("subs", "topics"),
+                ),
+                nothing="No message is masked.",
+            ),
+            Create(
+                ["broker mask create cards --topic 'payments*' --field '$.card'"],
+                options=settings.RULE_OPTIONS,
+                body=settings.rule_body,
+            ),
+            Show(["broker mask show cards"]),
+            settings.update_rule,
+            Delete(["broker mask delete cards --dry-run", "broker mask delete cards"]),
+        ],
+    ),
+    "view": Resource(
+        noun="view",
+        collection="savedViews",
+        help="Saved views: pages of the console with their query; these need this broker.",
+        arguments=(click.argument("name"),),
+        path=lambda session, name: full_name(name, "savedViews", session.short_project),
+        commands=[
+            List(
+                ["broker view list"],
+                table=Table(
+                    columns={
+                        "view": lambda v: leaf(v["name"]),
+                        "page": lambda v: v["page"],
+                        "query": lambda v: pairs_text(v.get("query")),
+                        "title": settings.title,
+                    },
+                    whole=("view", "page"),
+                    minor=("title", "query"),
+                ),
+                nothing="There is no saved view.",
+            ),
+            Create(
+                ["broker view create late --page subscriptions --query filter=oldestAge>1h"],
+                options=settings.VIEW_OPTIONS,
+                body=settings.view_body,
+            ),
+            Show(["broker view show late"]),
+            settings.update_view,
+            Delete(["broker view delete late --dry-run", "broker view delete late"]),
+        ],
+    ),
+    "template": Resource(
+        noun="template",
+        collection="messageTemplates",
+        help="Templates: messages that are published often; these need this broker.",
+        arguments=(click.argument("name"),),
+        path=lambda session, name: full_name(name, "messageTemplates", session.short_project),
+        commands=[
+            List(
+                ["broker template list"],
+                table=Table(
+                    columns={
+                        "template": lambda t: leaf(t["name"]),
+                        "topic": lambda t: leaf(t["topic"]),
+                        "attributes": lambda t: pairs_text(t.get("attributes")),
+                        "title": settings.title,
+                    },
+                    whole=("template", "topic"),
+                    minor=("title", "attributes"),
+                ),
+                nothing="There is no template.",
+            ),
+            Create(
+                ["broker template create sale --topic orders --data '{}' --attribute shop=eu"],
+                options=settings.TEMPLATE_OPTIONS,
+                body=settings.template_body,
+            ),
+            Show(["broker template show sale"]),
+            settings.update_template,
+            Delete(["broker template delete sale --dry-run", "broker template delete sale"]),
+        ],
+    ),
+    "link": Resource(
+        noun="link",
+        collection="linkTemplates",
+        help="Links from messages to traces, logs or a runbook; these need this broker.",
+        arguments=(click.argument("name"),),
+        path=lambda session, name: full_name(name, "linkTemplates", session.short_project),
+        commands=[
+            List(
+                ["broker link list"],
+                table=Table(
+                    columns={
+                        "link": lambda k: leaf(k["name"]),
+                        "title": settings.title,
+                        "url": lambda k: k["url"],
+                        "topics": settings.joined("topics"),
+                    },
+                    whole=("link", "url"),
+                    minor=("topics", "title"),
+                ),
+                nothing="There is no link template.",
+            ),
+            Create(
+                ["broker link create traces --title Trace --to 'https://t.example/{traceId}'"],
+                options=settings.LINK_OPTIONS,
+                body=settings.link_body,
+            ),
+            Show(["broker link show traces"]),
+            settings.update_link,
+            Delete(["broker link delete traces --dry-run", "broker link delete traces"]),
         ],
     ),
     "push": Resource(

@@ -30,6 +30,10 @@ _SINGULAR = {
     "snapshots": "snapshot",
     "schemas": "schema",
     "schedules": "schedule",
+    "linkTemplates": "linkTemplate",
+    "maskingRules": "maskingRule",
+    "messageTemplates": "messageTemplate",
+    "savedViews": "savedView",
 }
 
 

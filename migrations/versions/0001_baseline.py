@@ -164,6 +164,13 @@ RESOURCES = """
         event_topic text NOT NULL,
         dead_letters_until timestamptz NOT NULL
     );
+    CREATE TABLE shared_settings (
+        name text COLLATE "C" PRIMARY KEY,
+        definition jsonb NOT NULL,
+        etag text NOT NULL,
+        created_at timestamptz NOT NULL,
+        updated_at timestamptz NOT NULL
+    );
     CREATE TABLE event_conditions (
         project text COLLATE "C" NOT NULL,
         kind text COLLATE "C" NOT NULL,

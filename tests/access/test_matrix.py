@@ -33,6 +33,7 @@ CANNOT_BE_MADE: dict[str, Json] = {
     "IAMPolicy.SetIamPolicy": {"policy": {"version": 2}},
 }
 NEEDS = {row.name: row.needs.all for row in RPCS}
+INSTEAD = {row.name: row.needs.instead for row in RPCS}
 PATHS = {row.name: row.target for row in RPCS if row.target} | {
     "Publisher.Publish": "topic",
     **{f"Subscriber.{name}": "subscription" for name in ("Pull", "Acknowledge", "ModifyAckDeadline")},
@@ -62,6 +63,8 @@ class _Call:
         """The first permission that a caller with the role on the project has not, or nothing."""
         if any(need.on is On.INSTALLATION for need in NEEDS[self.rpc]):
             return self.needed()[0]  # no role on a project gives it
+        if PREDEFINED_ROLES[role].intersection(INSTEAD[self.rpc]):
+            return ""
         return next((name for name in self.needed() if name not in PREDEFINED_ROLES[role]), "")
 
     def name(self, *, missing: bool) -> str:

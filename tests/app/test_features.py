@@ -138,6 +138,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
         Call("DELETE", "schemas/schema@00000000:deleteRevision", None, 404),
         Call("POST", "schemas:validate", {"schema": INT}),
         Call("POST", "schemas:validateMessage", {"schema": INT, "message": "eyJhIjogMX0=", "encoding": "JSON"}),
+        Call("GET", f"{TOPIC}/messages/{MESSAGE}:decode", None, 400),
         Call("DELETE", "schemas/schema"),
     ],
     "transforms": [
@@ -237,6 +238,22 @@ CALLS: Mapping[str, Sequence[Call]] = {
     ],
     "topic_stats": [],
     "quotas": [Call("PATCH", "quotas", {"limits": {}}), Call("GET", "quotas")],
+    "project_settings": [
+        call
+        for path, body in {
+            "maskingRules/cards": {"attributes": ["card"]},
+            "savedViews/late": {"page": "subscriptions"},
+            "messageTemplates/sale": {"topic": f"{PROJECT}/{TOPIC}", "data": "YQ=="},
+            "linkTemplates/traces": {"title": "Trace", "url": "https://t.example/{traceId}"},
+        }.items()
+        for call in (
+            Call("PUT", path, body),
+            Call("GET", path),
+            Call("GET", path.partition("/")[0]),
+            Call("PATCH", path, {"title": "Another title"}),
+            Call("DELETE", path),
+        )
+    ],
     "projects": [Call("GET", "/projects")],
     "search": [Call("GET", ":search?q=topic")],
     "reset": [Call("POST", ":reset")],

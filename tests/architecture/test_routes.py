@@ -64,7 +64,7 @@ def _resolved(parameter: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_deletion_can_be_previewed_and_limited() -> None:
     deletions = [route for route in ROUTES if route.method == "DELETE"]
-    assert len(deletions) == 13
+    assert len(deletions) == 17
     assert [route.operation for route in deletions if not {*SAFEGUARDS} <= {*route.parameters}] == []
 
 

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "broker serve --database-url 'postgresql://broker@": "needs several database servers: tests/citus",
     "broker serve --database-url postgresql://…": "names no database",
     "broker purge billing --expected-count 1200": "is refused unless so many wait: tests/features/previews",
+    "broker message decode 1000000000000042": "needs a schema: tests/features/schemas/test_decoding.py",
     "broker lag --project demo": "asks the broker that the page has just started, as many tests do",
 }
 # tests/clients/test_first_steps.py runs those of two pages, tests/cli/client/test_runbooks.py those of the third.

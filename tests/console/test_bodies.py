@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.console.bodies import body_of, indented, preview
+from broker.console.links import links_of
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -52,3 +53,27 @@ def test_bytes_are_shown_in_hex() -> None:
     body = body_of(encoded(b"\xff\x00Hello"))
     assert body.kind == "bytes"
     assert body.text == "00000000  ff 00 48 65 6c 6c 6f                             ..Hello"
+
+
+def test_links_have_the_values_of_the_message_encoded_and_none_is_made_of_a_missing_or_masked_one() -> None:
+    message = {
+        "messageId": "7",
+        "attributes": {
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "order": "a/b?<\"'>",
+            "card": "[masked]",
+        },
+    }
+    urls = {
+        "https://t.example/{traceId}": "https://t.example/0af7651916cd43dd8448eb211c80319c",
+        "https://o.example/?o={attributes.order}&m={messageId}": ("https://o.example/?o=a%2Fb%3F%3C%22%27%3E&m=7"),
+        "https://o.example/{orderingKey}": None,
+        "https://o.example/{attributes.none}": None,
+        "https://o.example/{attributes.card}": None,
+        "javascript:alert(1)": None,
+    }
+    for url, expected in urls.items():
+        template = {"name": "projects/p/linkTemplates/x", "title": "X", "url": url, "topics": ["ord*"]}
+        found = links_of([template], "projects/p/topics/orders", message, {"attributes": ["card"]})
+        assert [link.url for link in found] == ([] if expected is None else [expected])
+        assert not links_of([template], "projects/p/topics/others", message, None)

@@ -348,3 +348,26 @@ async def test_marks_are_lines_in_charts_and_are_listed_with_events(rest: Rest, 
             path
         )
     assert '<path class="mark"' not in (await page(rest, "/console/projects/empty-project")).text
+
+
+async def test_a_message_has_the_links_of_its_project_and_is_shown_by_its_schema(rest: Rest) -> None:
+    schema = {
+        "type": "AVRO",
+        "definition": '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}',
+    }
+    await rest.ok("POST", f"{rest.project}/schemas", schema, params={"schemaId": "number"})
+    settings = {"schema": f"{rest.project}/schemas/number", "encoding": "BINARY"}
+    await rest.create_topic("coded", schemaSettings=settings, messageRetentionDuration="600s")
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    attributes = {"googclient_traceparent": trace, "order": '"><script>'}
+    [message_id] = await rest.publish({"data": "VA==", "attributes": attributes}, topic="coded")
+    url = "https://traces.example.com/{traceId}?o={attributes.order}"
+    await rest.ok("PUT", f"{rest.project}/linkTemplates/traces", {"title": "Trace", "url": url})
+    path = f"/console/{rest.topic('coded')}/messages/{message_id}"
+    shown = await page(rest, path)
+    link = "https://traces.example.com/0af7651916cd43dd8448eb211c80319c?o=%22%3E%3Cscript%3E"
+    assert f'<a href="{link}" rel="noreferrer">Trace</a>' in shown.text
+    assert '<a href="?body=decoded">By schema</a>' in shown.text
+    decoded = await page(rest, f"{path}?body=decoded")
+    assert '{\n  "n": 42\n}' in html.unescape(decoded.text)
+    assert 'id="masked"' not in decoded.text

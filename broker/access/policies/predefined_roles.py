@@ -21,6 +21,14 @@ _LISTED = {
     "roles/pubsub.viewer": ("Pub/Sub Viewer", "See topics, subscriptions and snapshots."),
     "roles/pubsub.publisher": ("Pub/Sub Publisher", "Publish messages on topics."),
     "roles/pubsub.subscriber": ("Pub/Sub Subscriber", "Consume messages, seek, attach subscriptions to topics."),
+    "roles/pubsub.messageViewer": (
+        "Pub/Sub Message Viewer",
+        "See topics, subscriptions and their messages, without what masking rules hide and without receiving them.",
+    ),
+    "roles/pubsub.messageAttributesViewer": (
+        "Pub/Sub Message Attributes Viewer",
+        "See topics, subscriptions and the attributes of their messages, without their data.",
+    ),
     "roles/iam.roleAdmin": ("Role Administrator", "Make, change and delete a project's own roles."),
     "roles/iam.roleViewer": ("Role Viewer", "See a project's own roles."),
     "roles/iam.serviceAccountAdmin": ("Service Account Admin", "Make and manage service accounts."),

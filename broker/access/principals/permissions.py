@@ -13,6 +13,10 @@ def _names(prefix: str, verbs: str) -> frozenset[str]:
 _PUBSUB_VIEW = (
     _names("pubsub.schemas", "get list listRevisions validate")
     | _names("pubsub.messageTransforms", "validate")
+    | _names("pubsub.linkTemplates", "get list")
+    | _names("pubsub.maskingRules", "get list")
+    | _names("pubsub.messageTemplates", "get list")
+    | _names("pubsub.savedViews", "get list")
     | _names("pubsub.schedules", "get list")
     | _names("pubsub.snapshots", "get list")
     | _names("pubsub.subscriptions", "get list")
@@ -21,6 +25,9 @@ _PUBSUB_VIEW = (
 _PUBSUB_EDIT = (
     _PUBSUB_VIEW
     | _names("pubsub.schemas", "attach commit create delete rollback")
+    | _names("pubsub.linkTemplates", "create delete update")
+    | _names("pubsub.messageTemplates", "create delete update")
+    | _names("pubsub.savedViews", "create delete update")
     | _names("pubsub.schedules", "create delete run update")
     | _names("pubsub.snapshots", "create delete seek update")
     | _names("pubsub.subscriptions", "consume create delete update")
@@ -31,6 +38,8 @@ _PUBSUB_POLICIES = frozenset(
     for collection in ("schemas", "snapshots", "subscriptions", "topics")
     for verb in ("getIamPolicy", "setIamPolicy")
 )
+_MASKING = _names("pubsub.maskingRules", "create delete update")
+_MESSAGES = _names("pubsub.messages", "view viewAttributes viewMasked")
 _PROJECT = frozenset({"resourcemanager.projects.get"})
 _PROJECT_POLICIES = _names("resourcemanager.projects", "get getIamPolicy setIamPolicy")
 _ACCOUNTS_VIEW = _names("iam.serviceAccounts", "get list") | _names("iam.serviceAccountKeys", "get list")
@@ -72,7 +81,15 @@ _EDITOR = (
 _LOGS = _names("logging.privateLogEntries", "list")
 
 PERMISSIONS = (  # all that there are
-    _EDITOR | _PUBSUB_POLICIES | _PROJECT_POLICIES | _ACCOUNTS_ADMIN | _ROLES_ADMIN | _LOGS | _BROKERS_VIEW
+    _EDITOR
+    | _PUBSUB_POLICIES
+    | _MASKING
+    | _MESSAGES
+    | _PROJECT_POLICIES
+    | _ACCOUNTS_ADMIN
+    | _ROLES_ADMIN
+    | _LOGS
+    | _BROKERS_VIEW
 )
 OWNER = "roles/owner"
 
@@ -80,13 +97,16 @@ PREDEFINED_ROLES: Mapping[str, frozenset[str]] = {
     OWNER: PERMISSIONS,
     "roles/editor": _EDITOR,
     "roles/viewer": _VIEWER,
-    "roles/pubsub.admin": _PUBSUB_EDIT | _PUBSUB_POLICIES | _PROJECT | _QUOTAS_VIEW,
+    "roles/pubsub.admin": _PUBSUB_EDIT | _PUBSUB_POLICIES | _MASKING | _MESSAGES | _PROJECT | _QUOTAS_VIEW,
     "roles/pubsub.editor": _PUBSUB_EDIT | _PROJECT | _QUOTAS_VIEW,
     "roles/pubsub.viewer": _PUBSUB_VIEW | _PROJECT | _QUOTAS_VIEW,
     "roles/pubsub.publisher": frozenset({"pubsub.topics.publish"}),
     "roles/pubsub.subscriber": frozenset(
         {"pubsub.snapshots.seek", "pubsub.subscriptions.consume", "pubsub.topics.attachSubscription"}
     ),
+    # Not Google's: to look at messages without receiving them.
+    "roles/pubsub.messageViewer": _names("pubsub.messages", "viewMasked") | _PUBSUB_VIEW | _PROJECT,
+    "roles/pubsub.messageAttributesViewer": _names("pubsub.messages", "viewAttributes") | _PUBSUB_VIEW | _PROJECT,
     "roles/iam.roleAdmin": _ROLES_ADMIN | _PROJECT_POLICIES - {"resourcemanager.projects.setIamPolicy"},
     "roles/iam.roleViewer": _ROLES_VIEW | _PROJECT_POLICIES - {"resourcemanager.projects.setIamPolicy"},
     "roles/iam.serviceAccountAdmin": _ACCOUNTS_ADMIN | _PROJECT,

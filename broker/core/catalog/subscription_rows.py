@@ -105,6 +105,15 @@ def _subscription(row: Row[Any]) -> Subscription:
     )
 
 
+async def find_dead_lettering(connection: AsyncConnection, *, topic: str) -> list[str]:
+    """Returns the names of the subscriptions that dead-letter to a topic, and of their topics."""
+    wanted = select(subscriptions.c.name, subscriptions.c.topic).where(
+        subscriptions.c.dead_letter_topic == topic, subscriptions.c.detached.is_(False)
+    )
+    rows = (await connection.execute(wanted.order_by(subscriptions.c.name))).all()
+    return [name for row in rows for name in row if name.startswith("projects/")]
+
+
 async def insert_subscription(
     connection: AsyncConnection, *, subscription: Subscription, topic_id: int, now: datetime
 ) -> Subscription | None:

@@ -11,6 +11,7 @@ from broker.core.context.wake_ups import WakeUps
 from broker.core.process.attempt_ids import AttemptIds
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.process.tasks import Tasks
+from broker.core.viewing.message_views import NOTHING_MASKED, MessageViews
 from broker.db.driver.database import Database
 from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.tenants import Tenants
@@ -40,3 +41,4 @@ class Core:
     wake_ups: WakeUps  # wakes pulls and updates caches in all processes
     admission: Admission = UNLIMITED  # limits how much projects use
     tell_event: TellEvent = discard_event  # publishes events that calls report
+    views: MessageViews = NOTHING_MASKED  # what callers see of messages

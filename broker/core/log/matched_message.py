@@ -9,21 +9,12 @@ from broker.model.timestamps import format_timestamp
 
 
 class ListedMessage(PubsubMessage, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """A message in a list, which may have the beginning of its data alone; `data_size`: the length of all of it."""
+    """A message in a list, which may have the beginning of its data alone; `data_size`: the length of all of it.
+    `masked`: what the caller does not see of it (core/viewing), None: nothing.
+    """
 
     data_size: int
-
-
-def listed_message(message: MatchedMessage) -> ListedMessage:
-    """The message with as much of its data as was read."""
-    return ListedMessage(
-        data=message.data or b"",
-        attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
-        message_id=id_of(message.shard_id, message),
-        publish_time=format_timestamp(message.publish_time),
-        ordering_key=message.ordering_key or "",
-        data_size=message.data_size,
-    )
+    masked: msgspec.Struct | None = None
 
 
 def matched_message(message: MatchedMessage) -> PubsubMessage:

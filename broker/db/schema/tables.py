@@ -262,6 +262,18 @@ project_settings = Table(
     Column("dead_letters_until", DateTime(timezone=True), nullable=False),
 )
 
+# Settings of a project that its users share, "projects/p/maskingRules/…", "…/savedViews/…" and so on
+# (features/project_settings).  `definition` is as the API has it; `etag` changes with each change.
+shared_settings = Table(
+    "shared_settings",
+    metadata,
+    Column("name", Text(collation="C"), primary_key=True),
+    Column("definition", JSONB, nullable=False),
+    Column("etag", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False),
+)
+
 # Conditions that hold and were reported (features/events/event_detection.py).
 event_conditions = Table(
     "event_conditions",

@@ -51,6 +51,7 @@ def register(
             discards=DiscardService(core),
             edits=EditService(core, preparation),
             push_replays=PushReplayService(core.database, core.clock, operations.service, redrives),
+            views=core.views,
         ),
         workers={"dead-letter forwarder": PeriodicWorker(forwarder.run_once, interval_seconds)},
         listeners=[DeadLetterIncidents(core.states)],

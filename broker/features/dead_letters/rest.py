@@ -1,14 +1,15 @@
 """REST handler that lists and groups the dead letters of a subscription, an extension."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
-
-import msgspec
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
+from broker.core.viewing.message_view import MessageView, Shown
+from broker.core.viewing.message_views import MessageViews
+from broker.core.viewing.seen_messages import raw_attributes
 from broker.features.dead_letters.dead_letter_list import (
     MAX_GROUPS,
     DeadLetter,
@@ -26,13 +27,32 @@ from broker.model.page import page_token
 from broker.model.timestamps import format_timestamp
 
 
-async def list_dead_letters(service: DeadLetterService, call: Call) -> bytes:
+async def list_dead_letters(service: DeadLetterService, views: MessageViews, call: Call) -> bytes:
     page, trait = decode_dead_letters(call.query)
     hung_up = call.exchange.hung_up
+    view = await views.of(call, call.name)
+    view.check_search(filter_text=page.filter)
+    for each in page.chosen:
+        view.check_attribute(each.attribute, f"{_ATTRIBUTE}{each.attribute}")
     if trait is None:
-        return encode_resource(dead_letters_json(await service.list_dead_letters(call.name, page, hung_up=hung_up)))
+        read = replace(page, preview_bytes=view.read_bytes(page.preview_bytes))
+        found = await service.list_dead_letters(call.name, read, hung_up=hung_up)
+        shown = [await show_dead_letter(views, view, each, page.preview_bytes) for each in found.found]
+        return encode_resource(dead_letters_json(found, shown))
+    view.check_attribute(trait.attribute, "groupBy")
     groups, found = await service.group_dead_letters(call.name, page, trait, hung_up=hung_up)
     return encode_resource(groups_json(groups, found))
+
+
+async def show_dead_letter(
+    views: MessageViews, view: MessageView, dead_letter: DeadLetter, preview_bytes: int
+) -> Shown:
+    """What a caller sees of a dead letter.  `view`: by the rules for where it comes from, and those for its
+    dead-letter topic apply, too.
+    """
+    there = await views.of_names(view.sight, [dead_letter.topic] if dead_letter.topic else [])
+    size = dead_letter.data_size
+    return await view.joined(there).show(dead_letter.attributes_text, dead_letter.data, size, preview_bytes)
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -55,9 +75,10 @@ def decode_dead_letters(query: Mapping[str, str]) -> tuple[DeadLetterPage, Trait
     return page, parse_trait(by) if by else None
 
 
-def dead_letters_json(found: DeadLetterList) -> dict[str, Any]:
+def dead_letters_json(found: DeadLetterList, shown: Sequence[Shown]) -> dict[str, Any]:
     """Returns the JSON of a page.  Its counts are those of this page alone: callers add up pages."""
-    body = {"deadLetters": [dead_letter_json(dead_letter) for dead_letter in found.found], **_scanned_counts(found)}
+    listed = [dead_letter_json(*each) for each in zip(found.found, shown, strict=True)]
+    body = {"deadLetters": listed, **_scanned_counts(found)}
     return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
 
@@ -83,14 +104,12 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def dead_letter_json(dead_letter: DeadLetter) -> dict[str, Any]:
+def dead_letter_json(dead_letter: DeadLetter, shown: Shown) -> dict[str, Any]:
     """Returns the JSON of a dead letter: the message in the dead-letter topic, and where it comes from."""
     return {
         "message": PubsubMessage(
-            data=dead_letter.data or b"",
-            attributes=None
-            if dead_letter.attributes_text == "{}"
-            else msgspec.Raw(dead_letter.attributes_text.encode()),
+            data=shown.data,
+            attributes=raw_attributes(shown),
             message_id=message_id(dead_letter.dead_letter_shard, dead_letter.dead_letter_seq),
             publish_time=format_timestamp(dead_letter.publish_time),
             ordering_key=dead_letter.ordering_key or "",
@@ -102,4 +121,5 @@ def dead_letter_json(dead_letter: DeadLetter) -> dict[str, Any]:
         "sourcePublishTime": format_timestamp(dead_letter.source_publish_time),
         "deliveryAttempts": dead_letter.delivery_attempts,
         "reason": dead_letter.reason,
+        **({} if shown.masked is None else {"masked": shown.masked}),
     }

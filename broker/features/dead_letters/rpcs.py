@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import CONSUME
+from broker.api.permissions import CONSUME, LOOK_AT_BACKLOG
 from broker.api.rest.routes import Rest
 from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, Row
 from broker.api.rpc import Audit, Kind, Size
+from broker.core.viewing.message_views import MessageViews
 from broker.features.dead_letters.discarding.rest import discard
 from broker.features.dead_letters.discarding.service import DiscardService
 from broker.features.dead_letters.editing.rest import edit_dead_letter
@@ -30,16 +31,17 @@ def make_rpcs(
     discards: DiscardService,
     edits: EditService,
     push_replays: PushReplayService,
+    views: MessageViews,
 ) -> Sequence[Row]:
     # fmt: off
     return [
         Row(
             name="ListDeadLetters", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=CONSUME,  # shows message bodies
+            needs=LOOK_AT_BACKLOG,
             rest=[
                 Rest(
                     "GET", f"{SUBSCRIPTION}/deadLetters", "ListDeadLetters",
-                    partial(list_dead_letters, dead_letters),
+                    partial(list_dead_letters, dead_letters, views),
                     (*PAGE, "attribute:*", "filter", "groupBy", "hour", "previewBytes", "reason", "status"),
                 ),
             ],
@@ -48,11 +50,11 @@ def make_rpcs(
         Row(
             name="ListProjectDeadLetters",
             kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=CONSUME,  # on the project: shows message bodies of all its subscriptions
+            needs=LOOK_AT_BACKLOG,  # on the project: shows messages of all its subscriptions
             rest=[
                 Rest(
                     "GET", f"{PROJECT}/deadLetters", "ListProjectDeadLetters",
-                    partial(list_project_dead_letters, project_dead_letters),
+                    partial(list_project_dead_letters, project_dead_letters, views),
                     (*PAGE, "filter", "groupBy", "orderBy", "previewBytes"),
                 ),
             ],

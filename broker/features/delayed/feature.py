@@ -20,7 +20,7 @@ def register(core: Core, *, next_due: NextDue, kept: timedelta, max_scheduled_me
     """
     capacity = ScheduledCapacity(core.database, max_scheduled_messages, core.processes.count)
     return Feature(
-        rpcs=make_rpcs(ScheduleService(core.database, core.clock, next_due)),
+        rpcs=make_rpcs(ScheduleService(core.database, core.clock, next_due), core.views),
         workers={"due messages": DueMessages(core, next_due)},
         publish_rules=[delay_rule(core.clock, capacity)],
         clean_ups=[partial(delete_scheduled_ids, kept=kept)],

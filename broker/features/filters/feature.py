@@ -20,6 +20,7 @@ def register(
             changes=FilterChangeService(core),
             trials=FilterService(core.database, replica_reads, core.clock, turns),
             subscriptions=subscriptions,
+            views=core.views,
         ),
         clean_ups=[forget_filters],
     )

@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import UPDATE_SUBSCRIPTION, Need, Needs
+from broker.api.permissions import TO_LOOK, UPDATE_SUBSCRIPTION, Need, Needs
 from broker.api.rest.routes import Rest
 from broker.api.row import SUBSCRIPTION, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.core.resources.subscription_service import SubscriptionService
+from broker.core.viewing.message_views import MessageViews
 from broker.features.filters import change_rest, trial_rest
 from broker.features.filters.change_service import FilterChangeService
 from broker.features.filters.trial_service import FilterService
 
 
 def make_rpcs(
-    *, changes: FilterChangeService, trials: FilterService, subscriptions: SubscriptionService
+    *, changes: FilterChangeService, trials: FilterService, subscriptions: SubscriptionService, views: MessageViews
 ) -> Sequence[Row]:
     # fmt: off
     return [
@@ -31,7 +32,6 @@ def make_rpcs(
         ),
         Row(
             name="TestFilter", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            # Shows message bodies.
             needs=Needs(
                 Need(
                     {
@@ -39,12 +39,16 @@ def make_rpcs(
                         "subscriptions": "pubsub.subscriptions.consume",
                     },
                 ),
+                instead=TO_LOOK,
             ),
             rest=[
-                Rest("POST", f"{TOPIC}:testFilter", "TestFilter", partial(trial_rest.test_filter, trials), ()),
+                Rest(
+                    "POST", f"{TOPIC}:testFilter", "TestFilter",
+                    partial(trial_rest.test_filter, trials, views), (),
+                ),
                 Rest(
                     "POST", f"{SUBSCRIPTION}:testFilter", "TestFilterOfSubscription",
-                    partial(trial_rest.test_filter_of_subscription, trials), (),
+                    partial(trial_rest.test_filter_of_subscription, trials, views), (),
                 ),
             ],
             grpc=[],

@@ -25,6 +25,12 @@ class MessageData:
     size: int
 
 
+def cut(data: bytes, wanted: ByteRange) -> MessageData:
+    """The bytes in a range of data that is at hand as a whole."""
+    first = max(len(data) - wanted.count, 0) if wanted.first is None else wanted.first
+    return MessageData(data[first : first + wanted.count], first, len(data))
+
+
 def parse_range(header: bytes) -> ByteRange | None:
     """Returns the byte range of a Range header, None if the header is to be ignored and all data sent.
 

@@ -1,7 +1,9 @@
 """REST handler that returns the data of one message as bytes that browsers download; an extension."""
 
 from broker.api.rest.call import Call
-from broker.features.inspect.byte_range import ByteRange, MessageData, parse_range
+from broker.core.viewing.message_view import MAX_MASKED_BYTES
+from broker.core.viewing.message_views import MessageViews
+from broker.features.inspect.byte_range import ByteRange, MessageData, cut, parse_range
 from broker.features.inspect.data_service import MessageDataService
 
 _HEADERS = (
@@ -14,11 +16,24 @@ _HEADERS = (
 )
 
 
-async def get_data(service: MessageDataService, call: Call) -> bytes:
-    """Returns the data of a message, or the part that the header Range asks for."""
+async def get_data(service: MessageDataService, views: MessageViews, call: Call) -> bytes:
+    """Answers with the bytes of the message, or those of the range that the header Range names.
+
+    Where fields are masked, the range is of what the caller sees.
+    """
     topic, _, message_id = call.name.rpartition("/messages/")
     asked = parse_range(call.exchange.head.header(b"range"))
-    found = await service.get_data(topic, message_id, asked or ByteRange(), hung_up=call.exchange.hung_up)
+    view = await views.of(call, topic)
+    view.check_data()
+    hung_up = call.exchange.hung_up
+    if view.hides_fields:
+        whole = await service.get_data(topic, message_id, ByteRange(0, MAX_MASKED_BYTES), hung_up=hung_up)
+        shown = await view.show("{}", whole.data, whole.size, MAX_MASKED_BYTES)
+        if shown.masked is not None and shown.masked.data == "ALL":
+            raise view.refuse_masked_data()
+        found = cut(shown.data, asked or ByteRange())
+    else:
+        found = await service.get_data(topic, message_id, asked or ByteRange(), hung_up=hung_up)
     headers = _HEADERS % message_id.encode()
     if asked is None:
         await _respond(call, 200, headers, found.data)

@@ -44,6 +44,7 @@ def register(
                 backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
                 topic_messages=TopicMessageService(database, replica_reads, clock, turns),
                 message_data=MessageDataService(database, turns),
+                views=core.views,
                 histograms=HistogramService(database, replica_reads, clock, turns),
                 tails=TailService(database, clock=clock, tasks=core.tasks, turns=turns, tails=tails),
             ),

@@ -63,6 +63,17 @@ def data(session: Session, *, message_id: str, topic: str | None, range_: str | 
     return DONE
 
 
+@calling("decode", "broker message decode $ENCODED --topic coded")
+@click.argument("message_id", metavar="ID")
+@click.option("--topic", metavar="TOPIC", required=True, help="Where it is; it has a schema.")
+@click.option("--revision", metavar="REVISION", help="Of the schema; without, that of its publish.")
+def decode(session: Session, *, message_id: str, topic: str, revision: str | None) -> Shown:
+    """Show a message in JSON, by the schema of its topic; needs this broker."""
+    path = f"{session.topic(topic)}/messages/{message_id}:decode"
+    found = session.api.call("GET", path, params={"revision": revision} if revision else None)
+    return Shown(data=found, fields=found)
+
+
 @calling(
     "retract",
     "broker message retract reminders $WAITING --dry-run",
@@ -156,5 +167,5 @@ def _who(event: Json) -> str:
 COMMANDS = Group(
     "message",
     help="One message, and what became of it.",
-    commands=[show, data, retract, replace],
+    commands=[show, data, decode, retract, replace],
 )

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import ATTACH, CONSUME, GET_SUBSCRIPTION, Need, Needs, On
+from broker.api.permissions import GET_SUBSCRIPTION, LOOK, LOOK_ABOVE, LOOK_AT_BACKLOG, Need, Needs, On
 from broker.api.rest.routes import Rest
 from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
+from broker.core.viewing.message_views import MessageViews
 from broker.features.inspect import (
     backlog_rest,
     consumer_rest,
@@ -35,6 +36,7 @@ def make_rpcs(
     backlog_messages: BacklogMessageService,
     topic_messages: TopicMessageService,
     message_data: MessageDataService,
+    views: MessageViews,
     histograms: HistogramService,
     tails: TailService,
 ) -> Sequence[Row]:
@@ -65,33 +67,33 @@ def make_rpcs(
         Row(
             name="GetMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             # Lists only the subscriptions that the caller may get.
-            needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),
+            needs=LOOK_ABOVE,
             rest=[
                 Rest(
                     "GET", f"{TOPIC}/messages/*", "GetMessage",
-                    partial(rest.get_message, delivery_reports), (*PAGE, "previewBytes"),
+                    partial(rest.get_message, delivery_reports, views), (*PAGE, "previewBytes"),
                 ),
             ],
             grpc=[],
         ),
         Row(
             name="GetMessageData", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),  # shows a message body
+            needs=LOOK_ABOVE,
             rest=[
                 Rest(
                     "GET", f"{TOPIC}/messages/*:data", "GetMessageData",
-                    partial(data_rest.get_data, message_data), (),
+                    partial(data_rest.get_data, message_data, views), (),
                 ),
             ],
             grpc=[],
         ),
         Row(
             name="FindMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need("pubsub.topics.list", on=On.ABOVE)),  # and ATTACH on the topic of the message
+            needs=Needs(Need("pubsub.topics.list", on=On.ABOVE)),  # and LOOK on the topic of the message
             rest=[
                 Rest(
                     "GET", f"{PROJECT}/messages/*", "FindMessage",
-                    partial(rest.find_message, delivery_reports), (*PAGE, "previewBytes"),
+                    partial(rest.find_message, delivery_reports, views), (*PAGE, "previewBytes"),
                 ),
             ],
             grpc=[],
@@ -109,11 +111,11 @@ def make_rpcs(
         ),
         Row(
             name="ListSubscriptionMessages", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=CONSUME,  # shows message bodies
+            needs=LOOK_AT_BACKLOG,
             rest=[
                 Rest(
                     "GET", f"{SUBSCRIPTION}/messages", "ListSubscriptionMessages",
-                    partial(backlog_rest.list_messages, backlog_messages),
+                    partial(backlog_rest.list_messages, backlog_messages, views),
                     (*PAGE, "contains", "filter", "previewBytes", "state"),
                 ),
             ],
@@ -121,11 +123,11 @@ def make_rpcs(
         ),
         Row(
             name="ListTopicMessages", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=ATTACH,  # shows message bodies, as a subscription does
+            needs=LOOK,
             rest=[
                 Rest(
                     "GET", f"{TOPIC}/messages", "ListTopicMessages",
-                    partial(topic_rest.list_messages, topic_messages),
+                    partial(topic_rest.list_messages, topic_messages, views),
                     (
                         *PAGE, "contains", "endTime", "filter", "order", "orderingKey", "previewBytes", "startTime",
                     ),
@@ -146,11 +148,11 @@ def make_rpcs(
         ),
         Row(
             name="TailTopic", kind=Kind.WAITING, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=ATTACH,  # shows message bodies, as a subscription does
+            needs=LOOK,
             rest=[
                 Rest(
                     "GET", f"{TOPIC}:tail", "TailTopic",
-                    partial(tail_rest.tail_topic, tails), ("filter", "previewBytes", "startTime"),
+                    partial(tail_rest.tail_topic, tails, views), ("filter", "previewBytes", "startTime"),
                 ),
             ],
             grpc=[],

@@ -1,24 +1,30 @@
 """REST handler that lists the messages that a topic retains, an extension."""
 
-from collections.abc import Mapping
-from dataclasses import astuple
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from typing import Any
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
-from broker.core.log.matched_message import listed_message
+from broker.core.log.matched_message import ListedMessage
+from broker.core.viewing.message_views import MessageViews
+from broker.core.viewing.seen_messages import listed_as_seen
 from broker.features.inspect.topic_page import TopicMessages, TopicPage, parse_topic_page
 from broker.features.inspect.topic_service import TopicMessageService
 from broker.model.page import page_token
 from broker.model.timestamps import format_timestamp
 
 
-async def list_messages(service: TopicMessageService, call: Call) -> bytes:
+async def list_messages(service: TopicMessageService, views: MessageViews, call: Call) -> bytes:
     page = decode_topic_page(call.query)
-    found = await service.list_messages(call.name, page, hung_up=call.exchange.hung_up)
-    return encode_resource(topic_messages_json(found))
+    view = await views.of(call, call.name)
+    view.check_search(filter_text=page.filter, contains=page.contains)
+    read = replace(page, preview_bytes=view.read_bytes(page.preview_bytes))
+    found = await service.list_messages(call.name, read, hung_up=call.exchange.hung_up)
+    shown = [await listed_as_seen(view, each, page.preview_bytes) for each in found.found]
+    return encode_resource(topic_messages_json(found, shown))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -43,10 +49,10 @@ def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
     )
 
 
-def topic_messages_json(page: TopicMessages) -> dict[str, Any]:
+def topic_messages_json(page: TopicMessages, shown: Sequence[ListedMessage]) -> dict[str, Any]:
     """Returns the JSON of a page.  Its `scannedMessageCount` is that of this page alone: callers add up pages."""
     body: dict[str, Any] = {
-        "messages": [listed_message(m) for m in page.found],
+        "messages": shown,
         "scannedMessageCount": page.scanned,
     }
     if page.progress is not None:

@@ -9,7 +9,10 @@ from broker.model.page import Page
 
 # Tables with many names are not scanned: each step of `named` goes to the first name after those of the last
 # project.  All names of a project, and no others, are between "projects/p/" and "projects/p0": "0" comes after "/".
-_NAMED = ("topics", "subscriptions", "snapshots", "payload_schemas", "schedules", "operations", "custom_roles")
+_NAMED = (
+    *("topics", "subscriptions", "snapshots", "payload_schemas", "schedules", "operations", "custom_roles"),
+    "shared_settings",
+)
 _FIRST_OF_TABLE = "(SELECT min(name) FROM {} WHERE name >= {{start}} AND name < 'projects0')"
 _FIRST = f"least({', '.join(map(_FIRST_OF_TABLE.format, _NAMED))})"
 _PROJECTS = text(f"""

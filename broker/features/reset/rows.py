@@ -24,6 +24,7 @@ from broker.db.schema.tables import (
     schedule_ticks,
     schedules,
     shards,
+    shared_settings,
     snapshot_outstanding,
     snapshot_positions,
     snapshots,
@@ -93,6 +94,8 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     resource = history_series.c.resource  # points without a series are read by nobody, and go when they are old
     ours = (resource > f"{project}/") & (resource < f"{project}0")
     await connection.execute(delete(history_series).where((resource == project) | ours))
+    name = shared_settings.c.name
+    await connection.execute(delete(shared_settings).where((name > f"{project}/") & (name < f"{project}0")))
     return Emptied(
         topics=list(topic_ids.values()),
         subscriptions=list(subscription_ids.values()),

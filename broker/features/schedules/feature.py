@@ -18,6 +18,6 @@ def register(
     next_tick = NextDue()
     ticker = ScheduleTicker(core, preparation, next_due, check_publisher)
     return Feature(
-        rpcs=make_rpcs(SchedulesService(core.database, core.clock, ticker, next_tick)),
+        rpcs=make_rpcs(SchedulesService(core.database, core.clock, ticker, next_tick), core.views),
         workers={"schedules": ScheduleWorker(core, ticker, next_tick)},
     )

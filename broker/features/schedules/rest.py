@@ -1,6 +1,7 @@
 """Schedules, which publish a message again and again; extensions."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
 from broker.api.rest.previews import done_or_preview, safeguards_of_query
+from broker.core.viewing.message_views import MessageViews
 from broker.features.schedules.schedule import (
     KEPT_TICKS,
     MAX_REPORTED_TICKS,
@@ -25,6 +27,7 @@ from broker.features.schedules.service import SchedulesService
 from broker.model.durations import format_duration
 from broker.model.errors import InvalidArgument
 from broker.model.message import NewMessage
+from broker.model.message_preview import WHOLE
 from broker.model.page import parse_page
 from broker.model.timestamps import format_timestamp, parse_timestamp
 
@@ -39,26 +42,26 @@ async def put_schedule(service: SchedulesService, call: Call) -> bytes:
     )
 
 
-async def get_schedule(service: SchedulesService, call: Call) -> bytes:
-    return encode_resource(schedule_json(await service.get_schedule(call.name)))
+async def get_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
+    return await _shown(views, call, await service.get_schedule(call.name))
 
 
-async def list_schedules(service: SchedulesService, call: Call) -> bytes:
+async def list_schedules(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
     schedules, token = await service.list_schedules(call.name, page)
-    return encode_list("schedules", [schedule_json(schedule) for schedule in schedules], token)
+    return encode_list("schedules", [schedule_json(await _as_seen(views, call, each)) for each in schedules], token)
 
 
 async def delete_schedule(service: SchedulesService, call: Call) -> bytes:
     return await done_or_preview(call, await service.delete_schedule(call.name, safeguards_of_query(call)))
 
 
-async def pause_schedule(service: SchedulesService, call: Call) -> bytes:
-    return encode_resource(schedule_json(await service.pause_schedule(call.name)))
+async def pause_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
+    return await _shown(views, call, await service.pause_schedule(call.name))
 
 
-async def resume_schedule(service: SchedulesService, call: Call) -> bytes:
-    return encode_resource(schedule_json(await service.resume_schedule(call.name)))
+async def resume_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
+    return await _shown(views, call, await service.resume_schedule(call.name))
 
 
 async def run_schedule(service: SchedulesService, call: Call) -> bytes:
@@ -74,6 +77,22 @@ async def list_schedule_ticks(service: SchedulesService, call: Call) -> bytes:
     size = decode_history_size(call.query)
     records = await service.list_ticks(call.name, size)
     return encode_list("ticks", [tick_json(record) for record in records], "")
+
+
+async def _shown(views: MessageViews, call: Call, schedule: Schedule) -> bytes:
+    return encode_resource(schedule_json(await _as_seen(views, call, schedule)))
+
+
+async def _as_seen(views: MessageViews, call: Call, schedule: Schedule) -> Schedule:
+    """The schedule with the message as the caller may see messages of its topic."""
+    definition = schedule.definition
+    view = await views.of_permitted(call, definition.topic)
+    attributes = msgspec.json.encode(definition.attributes).decode()
+    shown = await view.show(attributes, definition.data, len(definition.data), WHOLE)
+    if shown.masked is None:
+        return schedule
+    seen = msgspec.json.decode(shown.attributes, type=dict[str, str])
+    return replace(schedule, definition=msgspec.structs.replace(definition, data=shown.data, attributes=seen))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from broker.api.permissions import Need, Needs, On
 from broker.api.rest.routes import Rest
 from broker.api.row import PAGE, PROJECT, SCHEDULE, Row
 from broker.api.rpc import Audit, Kind, Size
+from broker.core.viewing.message_views import MessageViews
 from broker.features.schedules import rest
 from broker.features.schedules.service import SchedulesService
 from broker.model.preview import SAFEGUARDS
@@ -15,7 +16,7 @@ _GET = Needs(Need("pubsub.schedules.get", on=On.PROJECT))
 _UPDATE = Needs(Need("pubsub.schedules.update", on=On.PROJECT))
 
 
-def make_rpcs(service: SchedulesService) -> Sequence[Row]:
+def make_rpcs(service: SchedulesService, views: MessageViews) -> Sequence[Row]:
     # fmt: off
     return [
         Row(
@@ -28,14 +29,17 @@ def make_rpcs(service: SchedulesService) -> Sequence[Row]:
         Row(
             name="GetSchedule", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=_GET,
-            rest=[Rest("GET", SCHEDULE, "GetSchedule", partial(rest.get_schedule, service), ())],
+            rest=[Rest("GET", SCHEDULE, "GetSchedule", partial(rest.get_schedule, service, views), ())],
             grpc=[],
         ),
         Row(
             name="ListSchedules", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=Needs(Need("pubsub.schedules.list")),
             rest=[
-                Rest("GET", f"{PROJECT}/schedules", "ListSchedules", partial(rest.list_schedules, service), PAGE),
+                Rest(
+                    "GET", f"{PROJECT}/schedules", "ListSchedules",
+                    partial(rest.list_schedules, service, views), PAGE,
+                ),
             ],
             grpc=[],
         ),
@@ -52,13 +56,23 @@ def make_rpcs(service: SchedulesService) -> Sequence[Row]:
         Row(
             name="PauseSchedule", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=_UPDATE,
-            rest=[Rest("POST", f"{SCHEDULE}:pause", "PauseSchedule", partial(rest.pause_schedule, service), ())],
+            rest=[
+                Rest(
+                    "POST", f"{SCHEDULE}:pause", "PauseSchedule",
+                    partial(rest.pause_schedule, service, views), (),
+                ),
+            ],
             grpc=[],
         ),
         Row(
             name="ResumeSchedule", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=_UPDATE,
-            rest=[Rest("POST", f"{SCHEDULE}:resume", "ResumeSchedule", partial(rest.resume_schedule, service), ())],
+            rest=[
+                Rest(
+                    "POST", f"{SCHEDULE}:resume", "ResumeSchedule",
+                    partial(rest.resume_schedule, service, views), (),
+                ),
+            ],
             grpc=[],
         ),
         Row(

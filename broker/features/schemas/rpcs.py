@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import Need, Needs, On
+from broker.api.permissions import LOOK_ABOVE, Need, Needs, On
 from broker.api.rest.resource_handler import WHOLE
-from broker.api.row import PROJECT, SCHEMA, Http, Row, about_resource
+from broker.api.rest.routes import Rest
+from broker.api.row import PROJECT, SCHEMA, TOPIC, Http, Row, about_resource
 from broker.api.rpc import Audit, Kind, Size
-from broker.features.schemas import calls
+from broker.core.viewing.message_views import MessageViews
+from broker.features.schemas import calls, decode_rest
+from broker.features.schemas.decode_service import DecodeService
 from broker.features.schemas.service import SchemaService
 
 
-def make_rpcs(service: SchemaService) -> Sequence[Row]:
+def make_rpcs(service: SchemaService, decoding: DecodeService, views: MessageViews) -> Sequence[Row]:
     # fmt: off
     return [
         about_resource(
@@ -79,6 +82,17 @@ def make_rpcs(service: SchemaService) -> Sequence[Row]:
             ),
             handler=partial(calls.validate_message, service), target="parent",
             http=[Http("POST", f"{PROJECT}/schemas:validateMessage", "ValidateMessage", WHOLE)],
+        ),
+        Row(
+            name="DecodeMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=LOOK_ABOVE,
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}/messages/*:decode", "DecodeMessage",
+                    partial(decode_rest.decode_message, decoding, views), ("revision",),
+                ),
+            ],
+            grpc=[],
         ),
     ]
     # fmt: on

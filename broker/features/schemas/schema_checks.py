@@ -14,7 +14,7 @@ from time import perf_counter
 import msgspec
 
 from broker.core.catalog.resource_cache import ResourceCache
-from broker.features.schemas.checking.apart import Check, Compare, Compile
+from broker.features.schemas.checking.apart import Check, Compare, Compile, Decode
 from broker.features.schemas.checking.compiled import CompiledSchema, compile_schema
 from broker.features.schemas.checking.mismatch import Mismatch, TooLarge
 from broker.features.schemas.checking.protobuf import root_of
@@ -51,9 +51,7 @@ class SchemaChecks:
         that conforms to none, and its mismatch with the newest; NotFound (the schema is deleted), ResourceExhausted
         (after `seconds` not all are checked), Unavailable.
         """
-        revisions = await self._revisions.get(settings.schema)
-        if not revisions or revisions[0].schema_id != settings.schema_id:
-            raise NotFound(f"Schema associated with topic deleted (schemaSettings.schema={settings.schema}).")
+        revisions = await self.revisions(settings)
         candidates = within(settings, revisions)
         reported = {revision.number: _attributes(revision, settings.encoding) for revision in candidates}
         found: list[str] = []
@@ -131,6 +129,20 @@ class SchemaChecks:
         answer = await self._processes.run(project, Check(schema, data, encoding))
         if answer.error:
             raise (TooLarge if answer.error == TOO_LONG else Mismatch)(answer.error)
+
+    async def decode(self, project: str, schema: Schema, data: bytes, encoding: str) -> bytes:
+        """Returns a message in JSON.  Raises Mismatch, Unavailable."""
+        answer = await self._processes.run(project, Decode(schema, data, encoding))
+        if answer.error:
+            raise (TooLarge if answer.error == TOO_LONG else Mismatch)(answer.error)
+        return answer.data
+
+    async def revisions(self, settings: SchemaSettings) -> Sequence[Schema]:
+        """Returns the revisions of a topic's schema, the newest first.  Raises NotFound, Unavailable."""
+        revisions = await self._revisions.get(settings.schema)
+        if not revisions or revisions[0].schema_id != settings.schema_id:
+            raise NotFound(f"Schema associated with topic deleted (schemaSettings.schema={settings.schema}).")
+        return revisions
 
     async def close(self) -> None:
         await self._processes.close()

@@ -20,7 +20,7 @@ from broker.core.process.process_apart import Died, ProcessApart
 from broker.fairness.fair_turns import Path
 from broker.fairness.turn_counts import TurnCounts
 from broker.fairness.turns import Turns
-from broker.features.schemas.checking.apart import ANSWERS, Answer, Bounded, Check, Job, encode
+from broker.features.schemas.checking.apart import ANSWERS, Answer, Bounded, Check, Decode, Job, encode
 from broker.features.schemas.schema_costs import SchemaCosts
 from broker.observability.metrics.counters import Counters
 
@@ -56,7 +56,7 @@ class SchemaProcesses:
 
         Raises Unavailable if the process cannot be started, or if the project's turn does not come in time.
         """
-        number = job.schema.number if isinstance(job, Check) else 0
+        number = job.schema.number if isinstance(job, Check | Decode) else 0
         try:
             return await self._run(project, number, job)
         except Died:

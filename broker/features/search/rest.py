@@ -31,7 +31,7 @@ _READ_POLICY = policy_permissions("getIamPolicy")  # by collection
 async def search_project(service: SearchService, call: Call) -> bytes:
     async def may_read(topic: str) -> None:
         if call.gate is not None:
-            await call.gate.allow(call.caller, permissions.ATTACH, topic)
+            await call.gate.allow(call.caller, permissions.LOOK, topic)
 
     text = parse_text(call.query.get("q", ""))
     page = parse_search_page(*decode_page_parameters(call.query))

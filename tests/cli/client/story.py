@@ -185,6 +185,10 @@ broker schema create order --file order.avsc
 broker schema list
 broker schema check order '{"id": "1"}'
 broker schema check --file order.avsc '{"id": "1"}'
+# broker topic create coded --set schemaSettings.schema=$SCHEMA --set schemaSettings.encoding=JSON
+# broker publish coded '{"id": "1"}'
+broker message decode $ENCODED --topic coded
+# broker topic delete coded
 broker schema commit order --file next.avsc
 broker schema revisions order
 broker schema show order
@@ -215,6 +219,30 @@ broker schedule pause nightly
 broker schedule resume nightly
 broker schedule delete nightly
 # broker schedule delete beat
+broker mask create cards --topic 'payments*' --field '$.card'
+broker mask list
+broker mask update cards --field '$.card' --field '$..pin'
+broker mask show cards
+broker mask delete cards --dry-run
+broker mask delete cards
+broker view create late --page subscriptions --query filter=oldestAge>1h
+broker view list
+broker view update late --title 'What is late'
+broker view show late
+broker view delete late --dry-run
+broker view delete late
+broker template create sale --topic orders --data '{}' --attribute shop=eu
+broker template list
+broker template update sale --data '{}'
+broker template show sale
+broker template delete sale --dry-run
+broker template delete sale
+broker link create traces --title Trace --to 'https://t.example/{traceId}'
+broker link list
+broker link update traces --topic 'orders*'
+broker link show traces
+broker link delete traces --dry-run
+broker link delete traces
 # broker topic delete jobs
 broker doctor
 broker bench --messages 200 --batch 20 --connections 2

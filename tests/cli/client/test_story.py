@@ -191,13 +191,15 @@ def _compare(file: Path, reported: str) -> None:
 
 def _variables(line: str, url: str) -> dict[str, str]:
     """Ids that this line needs; what the broker does in its own time is waited for."""
-    found: dict[str, str] = {}
+    found = {"SCHEMA": f"{url.partition('/v1/')[2]}/schemas/order"}
     if "$ID" in line:
         found["ID"] = _get(f"{url}/topics/orders/messages?order=oldest")["messages"][0]["messageId"]
     if line.startswith("broker dlq summary"):
         _wait_until(lambda: len(_get(f"{url}/subscriptions/fragile/deadLetters").get("deadLetters", [])) == 3)
     if "$LETTER" in line:
         found["LETTER"] = _get(f"{url}/subscriptions/fragile/deadLetters")["deadLetters"][-1]["sourceMessageId"]
+    if "$ENCODED" in line:
+        found["ENCODED"] = _get(f"{url}/topics/coded/messages")["messages"][0]["messageId"]
     if "$WAITING" in line:
         found["WAITING"] = _get(f"{url}/topics/reminders/scheduled")["scheduledMessages"][0]["messageId"]
     if line.startswith("broker sub consumers"):

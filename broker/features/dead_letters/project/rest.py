@@ -1,10 +1,13 @@
 """REST handler that lists and groups the dead letters of a project, an extension."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
+from broker.core.viewing.message_view import MAX_MASKED_BYTES, Shown, Sight, sight_of
+from broker.core.viewing.message_views import MessageViews
 from broker.features.dead_letters.project.query import (
     ProjectDeadLetter,
     ProjectGroup,
@@ -16,13 +19,13 @@ from broker.features.dead_letters.project.service import (
     ProjectDeadLetterService,
     ProjectGroups,
 )
-from broker.features.dead_letters.rest import dead_letter_json
+from broker.features.dead_letters.rest import dead_letter_json, show_dead_letter
 from broker.model.errors import InvalidArgument
 from broker.model.failure_cause import FailureCause
 from broker.model.timestamps import format_timestamp
 
 
-async def list_project_dead_letters(service: ProjectDeadLetterService, call: Call) -> bytes:
+async def list_project_dead_letters(service: ProjectDeadLetterService, views: MessageViews, call: Call) -> bytes:
     size, token = decode_page_parameters(call.query)
     filter_text = call.query.get("filter", "")
     group_by = call.query.get("groupBy", call.query.get("group_by", ""))
@@ -33,22 +36,34 @@ async def list_project_dead_letters(service: ProjectDeadLetterService, call: Cal
             raise InvalidArgument(
                 f"orderBy needs groupBy: a list without groups has the newest first (orderBy={order_by[:100]})."
             )
+        preview_bytes, sight = decode_preview_bytes(call.query), sight_of(call.required)
+        # Which rules apply is known once the dead letters are.
+        read_bytes = {Sight.ATTRIBUTES: 0, Sight.MASKED: MAX_MASKED_BYTES if preview_bytes else 0}
         query = parse_list_query(
-            call.name, size, token, filter_text=filter_text, preview_bytes=decode_preview_bytes(call.query)
+            call.name, size, token, filter_text=filter_text, preview_bytes=read_bytes.get(sight, preview_bytes)
         )
-        return encode_resource(_page_json(await service.list_dead_letters(query, hung_up=hung_up)))
+        page = await service.list_dead_letters(query, hung_up=hung_up)
+        return encode_resource(
+            _page_json(page, [await _as_seen(views, sight, e, preview_bytes) for e in page.found])
+        )
     groups = parse_group_query(
         call.name, size, token, filter_text=filter_text, group_by=group_by, order_by=order_by
     )
     return encode_resource(_groups_json(await service.group_dead_letters(groups, hung_up=hung_up), groups.by))
 
 
+async def _as_seen(views: MessageViews, sight: Sight, found: ProjectDeadLetter, preview_bytes: int) -> Shown:
+    names = [found.subscription, found.topic]
+    view = await views.of_names(sight, [name for name in names if name.startswith("projects/")])
+    return await show_dead_letter(views, view, found.dead_letter, preview_bytes)
+
+
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-def _page_json(page: ProjectDeadLetters) -> dict[str, Any]:
+def _page_json(page: ProjectDeadLetters, shown: Sequence[Shown]) -> dict[str, Any]:
     body = {
-        "deadLetters": [_dead_letter(each) for each in page.found],
+        "deadLetters": [_dead_letter(*each) for each in zip(page.found, shown, strict=True)],
         "scannedDeadLetterCount": page.scanned,
         "settledDeadLetterCount": page.scanned - len(page.found),
     }
@@ -60,9 +75,9 @@ def _groups_json(page: ProjectGroups, by: tuple[str, ...]) -> dict[str, Any]:
     return body | ({"nextPageToken": page.next_page_token} if page.next_page_token else {})
 
 
-def _dead_letter(found: ProjectDeadLetter) -> dict[str, Any]:
+def _dead_letter(found: ProjectDeadLetter, shown: Shown) -> dict[str, Any]:
     return {
-        **dead_letter_json(found.dead_letter),
+        **dead_letter_json(found.dead_letter, shown),
         "sourceSubscription": found.subscription,
         "sourceTopic": found.topic,
         "fingerprint": found.fingerprint,

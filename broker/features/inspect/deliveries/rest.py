@@ -2,16 +2,18 @@
 
 from typing import Any
 
-import msgspec
-
 from broker.api import permissions
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.backlog.delivery_state import DeliveryState
 from broker.core.lag.lag import LagState
+from broker.core.log.logged_message import LoggedMessage
 from broker.core.pushing.endpoint_failure import endpoint_failure_fields
 from broker.core.records.journal_entry import entry_json
+from broker.core.viewing.message_view import SEES_ALL, MessageView, Shown
+from broker.core.viewing.message_views import MessageViews
+from broker.core.viewing.seen_messages import raw_attributes
 from broker.features.dead_letters.dead_letter_state import Resolved
 from broker.features.delayed.delay import ScheduledMessage
 from broker.features.delayed.rest import scheduled_json
@@ -37,17 +39,19 @@ from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
 
 
-async def get_message(service: DeliveryReportService, call: Call) -> bytes:
+async def get_message(service: DeliveryReportService, views: MessageViews, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/messages/")
-    return await _get(service, call, topic, message_id)
+    return await _get(service, call, topic, message_id, await views.of(call, topic))
 
 
-async def find_message(service: DeliveryReportService, call: Call) -> bytes:
+async def find_message(service: DeliveryReportService, views: MessageViews, call: Call) -> bytes:
     project, _, message_id = call.name.rpartition("/messages/")
     topic = await service.topic_of(project, message_id)
+    view = SEES_ALL
     if call.gate is not None:  # permission on the project does not cover the data of messages
-        await call.gate.allow(call.caller, permissions.ATTACH, topic)
-    return await _get(service, call, topic, message_id)
+        required = await call.gate.allow(call.caller, permissions.LOOK, topic)
+        view = await views.of(call, topic, required=required)
+    return await _get(service, call, topic, message_id, view)
 
 
 async def get_subscription_message(service: DeliveryReportService, call: Call) -> bytes:
@@ -56,7 +60,9 @@ async def get_subscription_message(service: DeliveryReportService, call: Call) -
     return encode_resource(timeline_json(found))
 
 
-async def _get(service: DeliveryReportService, call: Call, topic: str, message_id: str) -> bytes:
+async def _get(service: DeliveryReportService, call: Call, topic: str, message_id: str, view: MessageView) -> bytes:
+    preview_bytes = decode_preview_bytes(call.query)
+
     async def may_see(name: str) -> None:
         if call.gate is not None:
             await call.gate.allow(call.caller, permissions.GET_SUBSCRIPTION, name)
@@ -65,11 +71,15 @@ async def _get(service: DeliveryReportService, call: Call, topic: str, message_i
         topic,
         message_id,
         parse_page(*decode_page_parameters(call.query)),
-        preview_bytes=decode_preview_bytes(call.query),
+        preview_bytes=view.read_bytes(preview_bytes),
         may_see=may_see,
         hung_up=call.exchange.hung_up,
     )
-    return encode_resource(reports_json(found))
+    message = found.message
+    shown = Shown("{}", b"")
+    if isinstance(message, ScheduledMessage | LoggedMessage):
+        shown = await view.show(message.attributes or "{}", message.data, message.data_size, preview_bytes)
+    return encode_resource(reports_json(found, shown))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -78,15 +88,16 @@ async def _get(service: DeliveryReportService, call: Call, topic: str, message_i
 _TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "retryTime"}
 
 
-def reports_json(found: DeliveryReports) -> dict[str, Any]:
-    """Returns the JSON of a message, as subscribers receive it, and of its report for each subscription."""
+def reports_json(found: DeliveryReports, seen: Shown) -> dict[str, Any]:
+    """Returns the JSON of a message, as the caller sees it, and of its report for each subscription."""
     message = found.message
     body: dict[str, Any] = {"topic": found.topic}
     if isinstance(message, ScheduledMessage):
-        shown = scheduled_json(message)
+        shown = scheduled_json(message, seen)
         body |= {"deliverTime": shown.pop("deliverTime"), "verdict": report_until_due(found.topic, message).verdict}
         del shown["createTime"]
         body["dataSize"] = shown.pop("dataSize")
+        shown.pop("masked", None)
         body["message"] = shown
     elif isinstance(message, Retraction):
         body |= _retracted(found.message_id, message)
@@ -95,13 +106,15 @@ def reports_json(found: DeliveryReports) -> dict[str, Any]:
         body |= {"message": {"messageId": found.message_id}, "verdict": verdict}
     else:
         body["message"] = PubsubMessage(
-            data=message.data,
-            attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+            data=seen.data,
+            attributes=raw_attributes(seen),
             message_id=id_of(message.shard_id, message),
             publish_time=format_timestamp(message.publish_time),
             ordering_key=message.ordering_key or "",
         )
         body["dataSize"] = message.data_size
+    if seen.masked is not None:
+        body["masked"] = seen.masked
     body["subscriptions"] = [_report_json(*one) for one in found.reports]
     return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
 

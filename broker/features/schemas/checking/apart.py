@@ -20,12 +20,14 @@ from broker.core.process.frames import frame, unframed
 from broker.features.schemas.checking.compiled import CompiledSchema, compile_schema
 from broker.features.schemas.checking.json_schema import JsonSchema
 from broker.features.schemas.checking.mismatch import Mismatch
+from broker.features.schemas.checking.strict_json import decode_json
 from broker.features.schemas.schema import JSON, Schema
 from broker.model.errors import InvalidArgument
 from broker.model.schema_settings import Compatibility
 
 MAX_MEMORY = 1_200_000_000  # bytes of address space; Python and protoc take some 500 MB of it
 MAX_CALLS = 20_000  # of Python's functions within each other: a value of Avro within another one takes one
+MAX_JSON = 20_000_000  # bytes of a message in JSON
 _MAX_KNOWN = 50
 _LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of the library that protoc logs with
 
@@ -45,6 +47,14 @@ class Check(msgspec.Struct, tag=True):
     encoding: str
 
 
+class Decode(msgspec.Struct, tag=True):
+    """A message, as for Check; the answer has it as JSON."""
+
+    schema: Schema
+    data: bytes
+    encoding: str
+
+
 class Compare(msgspec.Struct, tag=True):
     """A new revision and those that it must be compatible with, the newest first, by the schema's compatibility."""
 
@@ -53,7 +63,7 @@ class Compare(msgspec.Struct, tag=True):
     compatibility: Compatibility
 
 
-Job = Compile | Check | Compare
+Job = Compile | Check | Decode | Compare
 
 
 class Bounded(msgspec.Struct):
@@ -86,7 +96,10 @@ class _Worker:
                 return _compile(job)
             if isinstance(job, Compare):
                 return _compare(job)
-            self._compiled(job.schema).check(job.data, job.encoding)
+            compiled = self._compiled(job.schema)
+            compiled.check(job.data, job.encoding)
+            if isinstance(job, Decode):
+                return _decoded(compiled, job)
         except (Mismatch, InvalidArgument) as error:
             return Answer(error=str(error))
         except MemoryError:
@@ -100,6 +113,20 @@ class _Worker:
                 self._known.clear()
             self._known[schema.number] = compiled
         return compiled
+
+
+def _decoded(compiled: CompiledSchema, job: Decode) -> Answer:
+    """Raises Mismatch."""
+    if job.encoding == "JSON":
+        return Answer(data=job.data)
+    text = compiled.to_json(job.data)
+    if len(text) > MAX_JSON:
+        return Answer(error=f"it is longer than {MAX_JSON} bytes in JSON")
+    try:
+        decode_json(text.decode())
+    except ValueError as error:
+        raise Mismatch(f"it has a value that JSON has not: {error}") from error
+    return Answer(data=text)
 
 
 def _compile(job: Compile) -> Answer:

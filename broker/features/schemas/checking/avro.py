@@ -4,7 +4,12 @@ A definition is measured before a message is read by it (avro_measure.py), becau
 might never end.
 """
 
+import json
 from collections.abc import Callable, Sequence
+from io import BytesIO, StringIO
+
+import fastavro
+from fastavro.schema import SchemaParseException
 
 from broker.features.schemas.checking.avro_binary import BinaryChecks
 from broker.features.schemas.checking.avro_definition import read_definition
@@ -33,6 +38,7 @@ class AvroSchema:
             raise InvalidArgument(
                 f"Could not parse schema definition (schema.type=AVRO, schema.definition): {what}."
             ) from error
+        self._text = definition
         self._check_binary: Callable[[bytes, int], int] | None = None
         self._check_json: Callable[[object], None] | None = None
         schema = self._definition.schema
@@ -56,6 +62,16 @@ class AvroSchema:
                 self._read_json(data)
         except RecursionError as error:
             raise Mismatch("it is nested too deep") from error
+
+    def to_json(self, data: bytes) -> bytes:
+        """In the JSON encoding of Avro, where a value of a union has its type.  Raises Mismatch."""
+        try:
+            schema = fastavro.parse_schema(json.loads(self._text))
+            out = StringIO()
+            fastavro.json_writer(out, schema, [fastavro.schemaless_reader(BytesIO(data), schema, None)])
+        except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError, SchemaParseException) as error:
+            raise Mismatch(f"it cannot be decoded: {error}") from error
+        return out.getvalue().strip().encode()
 
     def _read_binary(self, data: bytes) -> None:
         if self._check_binary is None:

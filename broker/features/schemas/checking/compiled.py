@@ -20,6 +20,9 @@ class CompiledSchema(Protocol):
     def check(self, data: bytes, encoding: str) -> None:
         """Raises Mismatch unless the message's data is as the schema says, in the encoding ("JSON", "BINARY")."""
 
+    def to_json(self, data: bytes) -> bytes:
+        """Returns the binary data of a message, which was checked, in JSON.  Raises Mismatch."""
+
 
 def compile_schema(schema: Schema) -> CompiledSchema:
     """Raises InvalidArgument for a definition that is none of its type.  Protobuf's must have been `compiled`."""

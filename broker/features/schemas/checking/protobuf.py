@@ -47,6 +47,16 @@ class ProtobufSchema:
         else:
             self._parse_json(message, data)
 
+    def to_json(self, data: bytes) -> bytes:
+        """In protobuf's JSON mapping, with the names of fields as the definition has them.  Raises Mismatch."""
+        message: Message = self._class()
+        _parse(message, data)
+        try:
+            text = json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
+        except (json_format.Error, RecursionError, ValueError, TypeError) as error:
+            raise Mismatch(f"it cannot be decoded: {_said(error)}") from error
+        return text.encode()
+
     def _parse_json(self, message: Message, data: bytes) -> None:
         try:
             value = decode_json(data.decode(), unique=True)
