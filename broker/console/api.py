@@ -56,22 +56,32 @@ class Api:
 
         Raises ApiError for an answer other than 200.
         """
+        return await self._call(viewer, "GET", path, query=urlencode(query or {}))
+
+    async def post(self, viewer: Viewer, path: str, body: Json) -> Json:
+        """Return the answer to a POST, for the calls that only read and yet take a body.
+
+        Raises ApiError for an answer other than 200.
+        """
+        return await self._call(viewer, "POST", path, body=json.dumps(body).encode())
+
+    async def _call(self, viewer: Viewer, method: str, path: str, *, query: str = "", body: bytes = b"") -> Json:
         connection = _Answer(viewer.peer, viewer.certificate)
         head = Head(
-            method="GET",
+            method=method,
             path=b"/v1/" + quote(path, safe=_SAFE).encode(),
-            query=urlencode(query or {}).encode(),
+            query=query.encode(),
             version="1.1",
             headers=viewer.credentials,
-            length=0,
+            length=len(body),
             keep_alive=True,
             expects_continue=False,
         )
-        await self._rest.serve(Exchange(connection, head, whole=True))
-        status, body = connection.parse()
+        await self._rest.serve(Exchange(connection, head, body, whole=True))
+        status, content = connection.parse()
         if status != 200:
-            raise _refusal(status, body)
-        answer: Json = json.loads(body)
+            raise _refusal(status, content)
+        answer: Json = json.loads(content)
         return answer
 
 

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.assets import Assets
+from broker.console.compression import compress_page
 from broker.console.page import Page, PageRoute, View
 from broker.console.prefix import PREFIX
 from broker.console.render import HEADERS, Renderer
@@ -128,7 +129,7 @@ class Console:
             "signed_in": self._sign_in is not None and bool(self._sign_in.credentials(request)),
             **page.data,
         }
-        return self._renderer.render(page.template, data, status=status)
+        return compress_page(request, self._renderer.render(page.template, data, status=status))
 
 
 def _own_path(path: str) -> str:

@@ -15,10 +15,21 @@ PREVIEW_BYTES = 256  # of each message in a list
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The same data outside of the console: a `broker` command, and the path of the call below "/v1/"."""
+    """The same data outside of the console: a `broker` command, and the path of the call below "/v1/".
+
+    `body`: the JSON of a call that is a POST although it only reads; "": the call is a GET.
+    """
 
     broker: str
     path: str
+    body: str = ""
+
+    def curl(self, base: str, *, is_signed_in: bool) -> str:
+        """Return the command line of curl.  `base`: the address of the broker."""
+        options = ['-H "Authorization: Bearer $TOKEN"'] if is_signed_in else []
+        if self.body:
+            options += ["-H 'Content-Type: application/json'", f"-d {quote(self.body)}"]
+        return " ".join(["curl", *options, f"'{base}/v1/{self.path}'"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +106,17 @@ class View:
         """Return the answer of the API, or its refusal."""
         try:
             return Block(await self.get(path, **query))
+        except ApiError as error:
+            return Block({}, error)
+
+    async def post(self, path: str, body: Json) -> Json:
+        """Return the answer of the API to a POST that only reads.  Raises ApiError."""
+        return await self.api.post(self.viewer, path, body)
+
+    async def post_block(self, path: str, body: Json) -> Block:
+        """Return the answer of the API to a POST that only reads, or its refusal."""
+        try:
+            return Block(await self.post(path, body))
         except ApiError as error:
             return Block({}, error)
 

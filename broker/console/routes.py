@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from broker.console.page import PageRoute
 from broker.console.pages import (
+    access,
     activity,
     dead_letters,
     fleet,
@@ -36,5 +37,6 @@ PAGES: Sequence[PageRoute] = [
     *snapshots.PAGES,
     *schemas.PAGES,
     *activity.PAGES,
+    *access.PAGES,
     *quotas.PAGES,
 ]

@@ -43,6 +43,16 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
     await rest.ok("PUT", f"{rest.project}/schedules/nightly", {**_SCHEDULE, "topic": rest.topic("orders")})
     await rest.ok("PUT", f"{rest.project}/snapshots/before", {"subscription": rest.subscription("mail")})
     await rest.ok("POST", f"{rest.project}/schemas?schemaId=Order", AVRO)
+    account = await rest.ok("POST", f"{rest.project}/serviceAccounts", {"accountId": "reporting"})
+    await rest.ok("POST", f"{account['name']}/keys", {})
+    auditor = {"title": HOSTILE, "includedPermissions": ["pubsub.topics.get", "pubsub.topics.list"]}
+    await rest.ok("POST", f"{rest.project}/roles", {"roleId": "auditor", "role": auditor})
+    await rest.ok("POST", f"{rest.project}/apiKeys", {"displayName": HOSTILE, "roles": ["roles/pubsub.viewer"]})
+    bindings = [
+        {"role": "roles/pubsub.viewer", "members": ["user:ana@example.com", f"serviceAccount:{account['email']}"]}
+    ]
+    for resource in (rest.project, rest.topic("orders")):
+        await rest.ok("POST", f"{resource}:setIamPolicy", {"policy": {"bindings": bindings}})
     started = await rest.ok("POST", f"{rest.subscription('billing')}:redrive", {})
     return Sample(
         {
@@ -53,6 +63,9 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
             "operation": started["name"].rpartition("/")[2],
             "schedule": "nightly",
             "schema": "Order",
+            "account": account["email"],
+            "role": "auditor",
+            "predefined": "pubsub.viewer",
         },
         message_id,
     )

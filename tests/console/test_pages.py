@@ -23,6 +23,9 @@ from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.registered import ROUTES
 
+# What the pages of searching and of access are asked; the others take no notice.
+QUERY = {"q": "orders", "principal": "user:ana@example.com", "permission": "pubsub.topics.publish"}
+
 
 @pytest.fixture
 async def sample(rest: Rest, push_sink: PushSink) -> Sample:
@@ -33,12 +36,19 @@ async def page(rest: Rest, path: str, **options: object) -> httpx.Response:
     return await rest.client.get(path, **options)  # type: ignore[arg-type]
 
 
+async def called_by_curl(rest: Rest, arguments: list[str]) -> httpx.Response:
+    """Make the call that curl makes with these arguments."""
+    if "-d" not in arguments:
+        return await rest.client.get(arguments[-1])
+    return await rest.client.post(arguments[-1], content=arguments[arguments.index("-d") + 1])
+
+
 async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_the_same(
     rest: Rest, sample: Sample
 ) -> None:
     url = str(rest.client.base_url)
     for route in PAGES:
-        answer = await page(rest, sample.page(route.path), params={"q": "orders"})
+        answer = await page(rest, sample.page(route.path), params=QUERY)
         assert answer.status_code == 200, (route.path, answer.text)
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["cache-control"] == "no-store"
@@ -51,7 +61,7 @@ async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_t
         for command in commands:
             program, *arguments = shlex.split(command)
             if program == "curl":
-                assert (await rest.client.get(arguments[-1])).status_code == 200, command
+                assert (await called_by_curl(rest, arguments)).status_code == 200, command
             else:
                 assert await asyncio.to_thread(main, [*arguments, "--url", url]) == 0, command
 
@@ -129,13 +139,13 @@ class RecordingApi(Api):
         super().__init__(rest)
         self.called: set[str] = set()
 
-    async def get(self, viewer: Viewer, path: str, query: Mapping[str, str | int] | None = None) -> Json:
+    async def _call(self, viewer: Viewer, method: str, path: str, *, query: str = "", body: bytes = b"") -> Json:
         parts, colon, verb = path.partition(":")
         shape = "/".join("*" if index % 2 else part for index, part in enumerate(parts.split("/")))
         shape = parts if parts.startswith("broker/") else shape  # it names no resource
-        found = [route for route in ROUTES if (route.method, route.path) == ("GET", shape + colon + verb)]
+        found = [route for route in ROUTES if (route.method, route.path) == (method, shape + colon + verb)]
         self.called.add(found[0].rpc.name)
-        return await super().get(viewer, path, query)
+        return await super()._call(viewer, method, path, query=query, body=body)
 
 
 @pytest.mark.own_broker
@@ -143,7 +153,7 @@ async def test_pages_make_the_calls_that_they_name(broker: Broker, rest: Rest, p
     sample = await fill(rest, push_sink)
     for route in PAGES:
         api = RecordingApi(for_port(broker)[HTTP1_API])
-        view = View(api=api, viewer=Viewer(), parts=_parts(route.path, sample), query={"q": "orders"})
+        view = View(api=api, viewer=Viewer(), parts=_parts(route.path, sample), query=QUERY)
         await route.make(view)
         assert api.called == set(route.rpcs), route.path
 

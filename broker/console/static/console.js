@@ -25,6 +25,7 @@ function swap(/** @type {Document} */ fresh) {
   const next = fresh.querySelector("main");
   if (!main || !next) return;
   localTimes(fresh);
+  if (ids(main) !== ids(next) && !main.querySelector("form :focus")) replaceAll(main, next);
   for (const part of next.querySelectorAll("[id]")) {
     const own = document.getElementById(part.id);
     if (own && !own.closest("form") && own.textContent !== part.textContent && !own.contains(document.activeElement)) {
@@ -36,19 +37,60 @@ function swap(/** @type {Document} */ fresh) {
   if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
 }
 
+/** The parts of a page: others are there once there is something to show, or once an error is over. */
+function ids(/** @type {Element} */ main) {
+  return [...main.querySelectorAll(":scope > [id]")].map((part) => part.id).join(" ") + main.hasAttribute("data-error");
+}
+
+function replaceAll(/** @type {Element} */ main, /** @type {Element} */ next) {
+  main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
+  main.toggleAttribute("data-error", next.hasAttribute("data-error"));
+  copyButtons();
+}
+
+/** Say above the page why it is not read anew; "": it is. */
+function notify(/** @type {string} */ text, /** @type {string} */ action = "", /** @type {string} */ address = "") {
+  const notice = document.querySelector("[data-notice]");
+  if (!(notice instanceof HTMLElement) || (notice.dataset.notice === text && !notice.hidden)) return;
+  notice.dataset.notice = text;
+  notice.hidden = !text;
+  const link = document.createElement("a");
+  link.href = address;
+  link.textContent = action;
+  notice.replaceChildren(text, ...(action ? [" ", link] : []));
+}
+
 let missed = 0;
 let live = true;
 let timer = 0;
 
 async function refresh() {
+  missed += 1;
+  let lacking = "No answer";
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "error" });
-    if (!answer.ok) throw new Error(String(answer.status));
-    const text = await answer.text();
-    swap(new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html"));
-    missed = 0;
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    lacking = "Not updated";
+    if (answer.type === "opaqueredirect") {
+      const next = encodeURIComponent(location.pathname + location.search);
+      notify("You are signed out. This page is as it was.", "Sign in", `/console/login?next=${next}`);
+    } else {
+      const text = await answer.text();
+      const fresh = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
+      const [old, now] = [document, fresh].map((page) => page.documentElement.dataset.version);
+      if (!answer.ok) {
+        const why = ["h1", ".verdict"].map((part) => fresh.querySelector(part)?.textContent?.trim() ?? "");
+        notify(`${why.filter(Boolean).join(": ")} This page is as it was.`);
+      } else if (old !== now) {
+        notify(`This page is from version ${old}; the broker runs ${now}.`, "Reload", location.href);
+        missed = 0;
+      } else {
+        swap(fresh);
+        notify("");
+        missed = 0;
+      }
+    }
   } catch {
-    missed += 1;
+    // No answer at all: it is said below once several are missing.
   }
   const stale = missed >= MISSED;
   document.documentElement.classList.toggle("stale", stale);
@@ -56,20 +98,20 @@ async function refresh() {
   const note = document.querySelector("[data-live]");
   if (note instanceof HTMLElement) {
     note.hidden = !stale && live;
-    note.textContent = stale ? `No answer for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
+    note.textContent = stale ? `${lacking} for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
   }
 }
 
 function schedule() {
   clearInterval(timer);
-  if (live && document.visibilityState === "visible" && document.querySelector("main [id]")) {
+  if (live && document.visibilityState === "visible" && document.querySelector("main [id], main[data-error]")) {
     timer = setInterval(refresh, EVERY_MS);
   }
 }
 
 /** A button that copies, behind each command. */
 function copyButtons() {
-  for (const block of document.querySelectorAll("pre.command")) {
+  for (const block of document.querySelectorAll("pre.command:not(:has(button))")) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "plain";
