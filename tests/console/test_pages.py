@@ -27,11 +27,6 @@ from tests.fixtures.registered import ROUTES
 QUERY = {"q": "orders", "principal": "user:ana@example.com", "permission": "pubsub.topics.publish"}
 
 
-@pytest.fixture
-async def sample(rest: Rest, push_sink: PushSink) -> Sample:
-    return await fill(rest, push_sink)
-
-
 async def page(rest: Rest, path: str, **options: object) -> httpx.Response:
     return await rest.client.get(path, **options)  # type: ignore[arg-type]
 
