@@ -17,6 +17,7 @@ PREVIEW_BYTES = 256  # of each message in a list
 class Command:
     """The same data outside of the console: a `broker` command, and the path of the call below "/v1/".
 
+    `broker`: "" for a second call of the command before.
     `body`: the JSON of a call that is a POST although it only reads; "": the call is a GET.
     """
 

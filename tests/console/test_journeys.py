@@ -34,7 +34,7 @@ async def stuck(rest: Rest, push_sink: PushSink) -> list[str]:
     """The ids of two messages of one key: `audit` fails with the first, `mail` has acknowledged both."""
     await rest.create_topic("orders")
     await rest.create_subscription("mail", topic="orders")
-    await rest.create_subscription("audit", topic="orders", enableMessageOrdering=True)
+    await rest.create_subscription("audit", topic="orders", enableMessageOrdering=True, ackDeadlineSeconds=600)
     await rest.create_subscription("eu-only", topic="orders", filter='attributes.region = "eu"')
     await rest.create_subscription(
         "billing", topic="orders", pushConfig={"pushEndpoint": f"{push_sink.url}/status/503/{rest.project}"}
@@ -117,7 +117,7 @@ async def test_2_the_overview_says_what_is_wrong_the_worst_first(
     assert (visitor.actions, visitor.requests) == (0, 1)
     wrong = {
         leaf(one["subscription"]): one
-        for one in (await printed(rest, "lag", "--sampled"))["subscriptions"]
+        for one in await printed(rest, "lag", "--sampled")
         if of_subscription(one["deliveryState"]).level in ACTIVE
     }
     assert len(rows) == len(wrong) == 2
@@ -135,13 +135,10 @@ async def test_2_the_overview_says_what_is_wrong_the_worst_first(
 async def test_7_the_page_of_a_subscription_names_the_key_that_is_stuck_and_who_holds_it(
     rest: Rest, stuck: list[str], visitor: Visitor
 ) -> None:
+    pulling = asyncio.create_task(rest.pull("audit", wait=True))  # a consumer that is there for the whole test
     await visitor.page.goto(f"{visitor.base}/console/{rest.subscription('audit')}")
     assert (visitor.actions, visitor.requests) == (0, 1)
-    [found] = [
-        one
-        for one in (await printed(rest, "lag"))["subscriptions"]
-        if one["subscription"] == rest.subscription("audit")
-    ]
+    [found] = [one for one in await printed(rest, "lag") if one["subscription"] == rest.subscription("audit")]
     assert found["blockedKey"]["messageId"] == stuck[0]
     assert (await text_of(visitor.page, "#verdict")).endswith(found["verdict"])
     holder = visitor.page.get_by_role("link", name=stuck[0]).first
@@ -150,6 +147,7 @@ async def test_7_the_page_of_a_subscription_names_the_key_that_is_stuck_and_who_
     row = visitor.page.locator("#consumers tbody tr")
     await expect(row).to_have_count(1)
     assert str(consumer["outstandingMessages"]) in await row.inner_text()
+    pulling.cancel()
 
 
 # --- 8: find one message ------------------------------------------------------------------------------------
@@ -214,7 +212,9 @@ async def test_10_a_new_broker_prints_its_console_which_leads_to_the_first_messa
     start_broker: Callable[..., BrokerProcess], database_url: str, browser: Browser
 ) -> None:
     broker = start_broker("--database-url", database_url, "--port", "0")
-    [address] = [line.split()[-1] for line in broker.log if line.strip().startswith("Console: ")]
+    [address] = await eventually(
+        lambda: [line.split()[-1] for line in broker.log if line.strip().startswith("Console: ")]
+    )
     async with visiting(browser, broker.url) as visitor:
         page = visitor.page
         await page.goto(address)

@@ -126,7 +126,7 @@ async def roles(view: View) -> Page:
         section="access",
         commands=[
             Command(f"broker auth roles list --project {leaf(project)}", f"{project}/roles"),
-            Command("broker auth roles list", "roles"),
+            Command("", "roles"),
         ],
         data={"tab": "roles", "own": own, "predefined": predefined, "next": view.next_page(own.answer)},
     )
