@@ -35,7 +35,7 @@ _PULLED = {
 class Shop:
     rest: Rest
     sink: PushSink
-    random: random.Random = field(default_factory=lambda: random.Random(1))
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
     numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(48_211))
 
     async def open(self) -> None:
@@ -132,8 +132,8 @@ class Shop:
         return next(self.numbers)
 
     def _order(self) -> dict[str, object]:
-        number, country = self._number(), self.random.choice(_COUNTRIES)
-        total = self.random.randint(500, 25_000)
+        number, country = self._number(), self.chance.choice(_COUNTRIES)
+        total = self.chance.randint(500, 25_000)
         order = {
             "order": number,
             "total": f"{total // 100}.{total % 100:02}",
