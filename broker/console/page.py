@@ -11,6 +11,7 @@ from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
 
 PREVIEW_BYTES = 256  # of each message in a list
+_OF_THE_WHOLE_PAGE = (401, 503)  # statuses: nothing else of the page would be answered either
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +105,20 @@ class View:
         return await self.api.get(self.viewer, path, {key: value for key, value in query.items() if value})
 
     async def block(self, path: str, **query: str | int | None) -> Block:
-        """Return the answer of the API, or its refusal."""
-        try:
-            return Block(await self.get(path, **query))
-        except ApiError as error:
-            return Block({}, error)
+        """Return the answer of the API, or its refusal.
+
+        Raises ApiError for a refusal that concerns the whole page: the viewer is signed out, or the broker has no
+        database.
+        """
+        return await _block(self.get(path, **query))
 
     async def post(self, path: str, body: Json) -> Json:
         """Return the answer of the API to a POST that only reads.  Raises ApiError."""
         return await self.api.post(self.viewer, path, body)
 
     async def post_block(self, path: str, body: Json) -> Block:
-        """Return the answer of the API to a POST that only reads, or its refusal."""
-        try:
-            return Block(await self.post(path, body))
-        except ApiError as error:
-            return Block({}, error)
+        """Return the answer of the API to a POST that only reads, or its refusal.  Raises ApiError as `block`."""
+        return await _block(self.post(path, body))
 
     async def charts(self, *metrics: Metric) -> Sequence[Chart]:
         """Return the charts of metrics over the range that the page is asked for."""
@@ -152,6 +151,15 @@ class View:
         """Return the URL of the next page of a list; "" if this one is the last."""
         token = answer.get("nextPageToken")
         return f"?{urlencode({**self.query, 'pageToken': token})}" if token else ""
+
+
+async def _block(answer: Awaitable[Json]) -> Block:
+    try:
+        return Block(await answer)
+    except ApiError as error:
+        if error.status in _OF_THE_WHOLE_PAGE:
+            raise
+        return Block({}, error)
 
 
 MakePage = Callable[[View], Awaitable[Page]]
