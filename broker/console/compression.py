@@ -2,8 +2,8 @@
 
 A page can have a secret, such as the body of a message, beside text that its address determines.  Somebody who can
 open such addresses in a victim's browser, and see how long the answers are, could guess the secret (BREACH,
-https://www.breachattack.com).  So a page is not compressed for a request that another site has caused.  Over TLS all
-browsers since 2023 say that in Sec-Fetch-Site; without TLS there is nothing to guess.
+https://www.breachattack.com).  So a page is not compressed for a request that another site has caused.  Over TLS
+all browsers since 2023 say that in Sec-Fetch-Site; without TLS there is nothing to guess.
 """
 
 import gzip
