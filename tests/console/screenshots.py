@@ -1,13 +1,14 @@
 """`python -m tests.console.screenshots DIRECTORY`: pictures of every page of the console (`make screenshots`).
 
 Starts a broker of its own with a shop that trades for some minutes, and takes each page in light, dark and on a
-phone.
+phone.  With --docs it also writes those that the documentation shows, as WebP.
 """
 
 import argparse
 import asyncio
 import tempfile
 import time
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from playwright.async_api import Browser
 
 from tests.console.chromium import chromium
 from tests.console.shop import Shop
-from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest
+from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, repository
 from tests.fixtures.push_sink import running_sink
 
 PROJECT = "projects/shop"
@@ -27,6 +28,25 @@ LOOKS: Mapping[str, Mapping[str, Any]] = {
     "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "has_touch": True},
 }
 TRADE_SECONDS = 150
+DOCS = repository() / "docs/images/console"
+SHOWN = (
+    ("overview", "light"),
+    ("overview", "dark"),
+    ("overview", "phone"),
+    ("message", "light"),
+    ("subscription-push", "light"),
+    ("dead-letters", "dark"),
+    ("access", "light"),
+)
+_TO_WEBP = """
+    async (png) => {
+        const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + png)).blob());
+        const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
+        canvas.getContext("2d").drawImage(bitmap, 0, 0);
+        const blob = await canvas.convertToBlob({ type: "image/webp", quality: 0.8 });
+        return [...new Uint8Array(await blob.arrayBuffer())];
+    }
+"""
 
 
 async def pages_of(rest: Rest) -> Mapping[str, str]:
@@ -86,7 +106,21 @@ async def take(
         await context.close()
 
 
-async def run(directory: Path, only: Sequence[str], looks: Sequence[str], seconds: float) -> None:
+async def take_for_docs(browser: Browser, base: str, pages: Mapping[str, str]) -> None:
+    """Write what a window shows at first, without the rest of the page."""
+    converter = await browser.new_page()
+    for name, look in SHOWN:
+        page = await browser.new_page(timezone_id="Europe/Berlin", locale="en-GB", **LOOKS[look])
+        await page.goto(f"{base}/console/{pages[name]}", wait_until="networkidle")
+        png = await page.screenshot(animations="disabled")
+        webp = await converter.evaluate(_TO_WEBP, b64encode(png).decode())
+        await asyncio.to_thread((DOCS / f"{name}-{look}.webp").write_bytes, bytes(webp))
+        await page.close()
+
+
+async def run(
+    directory: Path, only: Sequence[str], looks: Sequence[str], seconds: float, *, for_docs: bool
+) -> None:
     with tempfile.TemporaryDirectory() as temporary, running_sink(Path(temporary)) as sink:
         data = str(Path(temporary) / "data")
         options = ("--audit", "changes", "--push-private-addresses", "allow")
@@ -98,6 +132,8 @@ async def run(directory: Path, only: Sequence[str], looks: Sequence[str], second
                 pages = {name: path for name, path in (await pages_of(rest)).items() if not only or name in only}
                 async with chromium() as browser:
                     await take(browser, broker.url, pages, directory, looks)
+                    if for_docs:
+                        await take_for_docs(browser, broker.url, await pages_of(rest))
         finally:
             broker.stop()
 
@@ -120,9 +156,12 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], metavar="PAGE")
     parser.add_argument("--look", action="append", choices=list(LOOKS), default=[])
     parser.add_argument("--seconds", type=float, default=TRADE_SECONDS, help="how long the shop trades")
+    parser.add_argument("--docs", action="store_true", help="write the pictures of the documentation, too")
     chosen = parser.parse_args()
-    chosen.directory.mkdir(parents=True, exist_ok=True)
-    asyncio.run(run(chosen.directory, chosen.only, chosen.look or list(LOOKS), chosen.seconds))
+    for directory in (chosen.directory, DOCS):
+        directory.mkdir(parents=True, exist_ok=True)
+    looks = chosen.look or list(LOOKS)
+    asyncio.run(run(chosen.directory, chosen.only, looks, chosen.seconds, for_docs=chosen.docs))
 
 
 if __name__ == "__main__":
