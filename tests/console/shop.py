@@ -65,7 +65,7 @@ class Shop:
             ("nightly-report", "0 2 * * *", "orders"),
             ("stock-count", "*/15 * * * *", "refunds"),
         ):
-            body = {"message": message(json.dumps({"job": name})), "cron": cron, "topic": rest.topic(topic)}
+            body = {"message": message(json.dumps({"job": name})), "schedule": cron, "topic": rest.topic(topic)}
             await rest.ok("PUT", f"{rest.project}/schedules/{name}", body)
         await self._open_access()
 
