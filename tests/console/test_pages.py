@@ -181,3 +181,15 @@ def test_the_console_is_served_where_nobody_else_reaches_it_or_callers_sign_in(
     from broker.app.config import AppConfig
 
     assert AppConfig(database_url="", **settings).has_console is expected
+
+
+async def test_a_schedule_says_when_it_publishes(rest: Rest) -> None:
+    await rest.create_topic("orders")
+    fields = {"topic": rest.topic("orders"), "message": {"data": "YQ=="}}
+    cron = {"schedule": "0 2 * * 1", "timeZone": "Europe/Berlin"}
+    await rest.ok("PUT", f"{rest.project}/schedules/weekly", fields | cron)
+    await rest.ok("PUT", f"{rest.project}/schedules/hourly", fields | {"interval": "3600s"})
+    found = await page(rest, f"/console/{rest.project}/schedules")
+    assert "0 2 * * 1 Europe/Berlin" in found.text
+    assert "every 1h" in found.text
+    assert "0 2 * * 1 Europe/Berlin" in (await page(rest, f"/console/{rest.project}/schedules/weekly")).text
