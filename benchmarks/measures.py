@@ -6,6 +6,7 @@ from benchmarks.access import access
 from benchmarks.before import before, before_push
 from benchmarks.bench import Bench
 from benchmarks.citus import citus, citus_any_node, citus_nodes
+from benchmarks.console import console, console_pages
 from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
@@ -71,6 +72,8 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "schemas": schemas,
     "schemas-of-others": schemas_of_others,
     "looking": inspection,
+    "console": console,
+    "console-pages": console_pages,
     "transforms": transforms,
     "transforms-of-others": transforms_of_others,
     "overload": overload,

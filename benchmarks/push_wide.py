@@ -45,7 +45,7 @@ def push_10000(bench: Bench) -> list[Row]:
     try:
         bench.use(sink)
         bench.use(broker)
-        created.ours = _create(broker, SUBSCRIPTIONS, sink.url(lane))
+        created.ours = create_wide(broker, SUBSCRIPTIONS, sink.url(lane))
         with psycopg.connect(broker.database_url, autocommit=True) as connection:
             for round_ in range(bench.options.rounds + 1):
                 _fan_out_round(broker, sink, lane, connection, fan, round_)
@@ -59,7 +59,7 @@ def push_10000(bench: Bench) -> list[Row]:
     return [created, *_fan_rows(fan)]
 
 
-def _create(broker: Broker, count: int, endpoint: str = "") -> float:
+def create_wide(broker: Broker, count: int, endpoint: str = "") -> float:
     """A topic with so many subscriptions; how many were created a second.  Raises LoadFailed."""
     call_each(broker, [build_request("PUT", f"/v1/{_WIDE}")])
     result = run_loads([_wide_spec(broker, "subscribe", count, endpoint)])[0]
@@ -88,7 +88,7 @@ def _fan_out_round(
     """Publish once; wait until all have it, and meanwhile note when the last delivery was begun."""
     sink.arrivals(lane, "/forget")
     wall, began = time.time(), time.monotonic()
-    call_each(broker, [_one_message(_WIDE)])
+    call_each(broker, [one_message_to_all()])
     last_begun, most = wall, 0
     while (seen := sink.arrivals(lane)).distinct < SUBSCRIPTIONS:
         if time.monotonic() - began > _LIMIT_SECONDS:
@@ -112,6 +112,11 @@ def _out(connection: "psycopg.Connection[Any]") -> tuple[int, float]:
     ).fetchone()
     assert row is not None
     return row[0], row[1]
+
+
+def one_message_to_all() -> bytes:
+    """A publish of one message to the topic that has all the subscriptions."""
+    return _one_message(_WIDE)
 
 
 def _one_message(topic: str) -> bytes:
@@ -158,8 +163,8 @@ def pull_10000(bench: Bench) -> list[Row]:
     pulled = Row(measure=f"1 publish pulled by {SUBSCRIPTIONS:,} subscriptions", unit="ms")
     try:
         bench.use(broker)
-        created = _create(broker, SUBSCRIPTIONS)
-        call_each(broker, [_one_message(_WIDE)])
+        created = create_wide(broker, SUBSCRIPTIONS)
+        call_each(broker, [one_message_to_all()])
         result = run_loads([_wide_spec(broker, "pull_each", SUBSCRIPTIONS)])[0]
         _fill_pulled(pulled, result, created)
         _compare_publishes(broker, one, many)

@@ -19,6 +19,7 @@ from broker.api.rest.errors import HTTP_STATUS
 from broker.console.actions.pages import ActionPages, Offers, forget_receipt, receipt_in
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.assets import Assets
+from broker.console.compression import compress_page
 from broker.console.event_stream import EventStreamResponse
 from broker.console.oidc_sign_in import OidcSignIn
 from broker.console.page import Page, PageRoute, StreamRoute, View
@@ -323,7 +324,7 @@ class Console:
             "receipt": receipt_in(request),
             **page.data,
         }
-        response = self._renderer.render(page.template, data, status=status)
+        response = compress_page(request, self._renderer.render(page.template, data, status=status))
         if data["receipt"] is not None:
             forget_receipt(response)
         return response

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from broker.console.compression import accepts_gzip, compress_file
 from broker.console.prefix import PREFIX
 
 _STATIC = Path(__file__).parent / "static"
@@ -17,15 +18,23 @@ _TYPES: Mapping[str, str] = {
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
 }
-_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+_HEADERS = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "X-Content-Type-Options": "nosniff",
+    "Vary": "Accept-Encoding",
+}
+_COMPRESSED = (".css", ".js", ".svg")  # fonts are compressed by their format
 
 
 class Assets:
-    """The files of the console, read once."""
+    """The files of the console, read and compressed once."""
 
     def __init__(self) -> None:
         paths = sorted(path for path in _STATIC.rglob("*") if path.suffix in _TYPES)
         self._files = {path.relative_to(_STATIC).as_posix(): path.read_bytes() for path in paths}
+        self._compressed = {
+            name: compress_file(content) for name, content in self._files.items() if name.endswith(_COMPRESSED)
+        }
         digest = hashlib.sha256()
         for name, content in self._files.items():
             digest.update(name.encode() + b"\0" + content)
@@ -45,4 +54,8 @@ class Assets:
         content = self._files.get(name)
         if content is None:
             return PlainTextResponse("There is no such file.", 404, headers={"Cache-Control": "no-store"})
-        return Response(content, media_type=_TYPES[Path(name).suffix], headers=_HEADERS)
+        media_type = _TYPES[Path(name).suffix]
+        if name in self._compressed and accepts_gzip(request):
+            headers = {**_HEADERS, "Content-Encoding": "gzip"}
+            return Response(self._compressed[name], media_type=media_type, headers=headers)
+        return Response(content, media_type=media_type, headers=_HEADERS)

@@ -14,14 +14,27 @@ from broker.console.api import Api, ApiError, Json, Viewer
 
 PREVIEW_BYTES = 256  # of each message in a list
 MOST_MARKS = 50  # in charts, the newest
+_OF_THE_WHOLE_PAGE = (401, 503)  # statuses: nothing else of the page would be answered either
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The same data outside of the console: a `broker` command, and the path of the call below "/v1/"."""
+    """The same data outside of the console: a `broker` command, and the path of the call below "/v1/".
+
+    `broker`: "" for a second call of the command before.
+    `body`: the JSON of a call that is a POST although it only reads; "": the call is a GET.
+    """
 
     broker: str
     path: str
+    body: str = ""
+
+    def curl(self, base: str, *, is_signed_in: bool) -> str:
+        """Return the command line of curl.  `base`: the address of the broker."""
+        options = ['-H "Authorization: Bearer $TOKEN"'] if is_signed_in else []
+        if self.body:
+            options += ["-H 'Content-Type: application/json'", f"-d {quote(self.body)}"]
+        return " ".join(["curl", *options, f"'{base}/v1/{self.path}'"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +111,20 @@ class View:
         return await self.api.get(self.viewer, path, {key: value for key, value in query.items() if value})
 
     async def block(self, path: str, **query: str | int | None) -> Block:
-        """Return the answer of the API, or its refusal."""
-        try:
-            return Block(await self.get(path, **query))
-        except ApiError as error:
-            return Block({}, error)
+        """Return the answer of the API, or its refusal.
+
+        Raises ApiError for a refusal that concerns the whole page: the viewer is signed out, or the broker has no
+        database.
+        """
+        return await _block(self.get(path, **query))
+
+    async def post(self, path: str, body: Json) -> Json:
+        """Return the answer of the API to a POST that only reads.  Raises ApiError."""
+        return await self.api.send(self.viewer, "POST", path, body=body)
+
+    async def post_block(self, path: str, body: Json) -> Block:
+        """Return the answer of the API to a POST that only reads, or its refusal.  Raises ApiError as `block`."""
+        return await _block(self.post(path, body))
 
     def stream(
         self, path: str, last_event_id: str, **query: str | int | None
@@ -153,6 +175,15 @@ def _chart(metric: Metric, series: Block, marks: Sequence[Json]) -> Chart:
         return Chart(metric.title, None, series.error)
     line = charts.line(series.answer, metric.title, is_rate=metric.is_rate, marks=marks)
     return Chart(metric.title, line, None)
+
+
+async def _block(answer: Awaitable[Json]) -> Block:
+    try:
+        return Block(await answer)
+    except ApiError as error:
+        if error.status in _OF_THE_WHOLE_PAGE:
+            raise
+        return Block({}, error)
 
 
 MakePage = Callable[[View], Awaitable[Page]]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from broker.console.page import PageRoute, StreamRoute
 from broker.console.pages import (
+    access,
     activity,
     dead_letters,
     fleet,
@@ -40,6 +41,7 @@ PAGES: Sequence[PageRoute] = [
     *snapshots.PAGES,
     *schemas.PAGES,
     *activity.PAGES,
+    *access.PAGES,
     *quotas.PAGES,
 ]
 

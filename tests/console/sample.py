@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tests.fixtures.broker import Rest, message
 from tests.fixtures.push_sink import PushSink
 
+ROWS = 60  # more than a page shows
 HOSTILE = "<script>alert('x')</script>{{ 7777*7777 }}\u202eevil\x07"
 AVRO = {"type": "AVRO", "definition": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'}
 
@@ -26,7 +27,7 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
     await rest.create_topic("orders")
     await rest.create_topic("morgue")
     await rest.create_subscription("mail", topic="orders")
-    await rest.create_subscription("audit", topic="orders", enableMessageOrdering=True)
+    await rest.create_subscription("audit", topic="orders", enableMessageOrdering=True, ackDeadlineSeconds=600)
     await rest.create_subscription("reader", topic="morgue")
     await rest.create_subscription(
         "billing",
@@ -45,6 +46,16 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
     await rest.ok("PUT", f"{rest.project}/snapshots/before", {"subscription": rest.subscription("mail")})
     await rest.ok("POST", f"{rest.project}/schemas?schemaId=Order", AVRO)
     await rest.ok("POST", f"{rest.project}/marks", {"text": HOSTILE, "labels": {"release": "7"}})
+    account = await rest.ok("POST", f"{rest.project}/serviceAccounts", {"accountId": "reporting"})
+    await rest.ok("POST", f"{account['name']}/keys", {})
+    auditor = {"title": HOSTILE, "includedPermissions": ["pubsub.topics.get", "pubsub.topics.list"]}
+    await rest.ok("POST", f"{rest.project}/roles", {"roleId": "auditor", "role": auditor})
+    await rest.ok("POST", f"{rest.project}/apiKeys", {"displayName": HOSTILE, "roles": ["roles/pubsub.viewer"]})
+    bindings = [
+        {"role": "roles/pubsub.viewer", "members": ["user:ana@example.com", f"serviceAccount:{account['email']}"]}
+    ]
+    for resource in (rest.project, rest.topic("orders")):
+        await rest.ok("POST", f"{resource}:setIamPolicy", {"policy": {"bindings": bindings}})
     started = await rest.ok("POST", f"{rest.subscription('billing')}:redrive", {})
     return Sample(
         {
@@ -55,9 +66,42 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
             "operation": started["name"].rpartition("/")[2],
             "schedule": "nightly",
             "schema": "Order",
+            "account": account["email"],
+            "role": "auditor",
+            "predefined": "pubsub.viewer",
         },
         message_id,
     )
+
+
+async def fill_up(rest: Rest, push_sink: PushSink, sample: Sample | None = None) -> Sample:
+    """More of most things than a page shows, with long names, bodies and attributes.
+
+    `sample`: what the project has already.
+    """
+    sample = sample or await fill(rest, push_sink)
+    await rest.create_subscription(
+        "failing",
+        topic="orders",
+        deadLetterPolicy={"deadLetterTopic": rest.topic("morgue"), "maxDeliveryAttempts": 5},
+        retryPolicy={"minimumBackoff": "0s", "maximumBackoff": "0s"},
+    )
+    for number in range(ROWS):
+        name = f"customer-relationship-events-{number:03}"
+        await rest.create_topic(name, labels={"team": "growth", "tier": "two"})
+        await rest.create_subscription(f"{name}-to-the-warehouse", topic=name)
+        await rest.ok("PUT", f"{rest.project}/snapshots/{name}", {"subscription": rest.subscription("mail")})
+        account = {"accountId": f"worker-of-team-{number:03}"}
+        await rest.ok("POST", f"{rest.project}/serviceAccounts", account)
+        await rest.publish(f"{number}", topic=name)
+    attributes = {"region": "eu-west", "source": "checkout", "traceparent": "00-" + "ab" * 24}
+    await rest.publish(
+        *(message('{"order": "' + "x" * 2_000 + '"}', attributes, orderingKey="user-4711") for _ in range(ROWS)),
+        topic="orders",
+    )
+    for _ in range(5):
+        await rest.modify_ack_deadline(await rest.pull("failing", 1_000), 0, "failing")
+    return sample
 
 
 _SCHEDULE = {"message": {"data": "YQ=="}, "interval": "3600s"}

@@ -5,14 +5,16 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from broker.console.actions.table import ACTIONS
+from tests.console.chromium import CSP_EVENTS, IN_CHROMIUM
 from tests.console.sample import Sample
-from tests.console.test_browser import CSP_EVENTS, LOOKS, browser, pytestmark, sample  # noqa: F401
+from tests.console.test_browser import LOOKS
 from tests.fixtures.broker import Rest, eventually, text
 
+pytestmark = IN_CHROMIUM
 COUNT = 300  # of dead letters
 
 
-async def open_page(browser: Browser, rest: Rest, path: str, *, scripts: bool = True) -> Page:  # noqa: F811
+async def open_page(browser: Browser, rest: Rest, path: str, *, scripts: bool = True) -> Page:
     context = await browser.new_context(java_script_enabled=scripts)
     page = await context.new_page()
     await page.goto(str(rest.client.base_url).rstrip("/") + "/console/" + path)
@@ -44,7 +46,7 @@ async def give_up(rest: Rest, count: int) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
-async def test_dead_letters_are_redriven_from_their_page(rest: Rest, browser: Browser, scripts: bool) -> None:  # noqa: F811
+async def test_dead_letters_are_redriven_from_their_page(rest: Rest, browser: Browser, scripts: bool) -> None:
     """Two presses: the button of the page, and the one that says how many."""
     await give_up(rest, COUNT)
     page = await open_page(browser, rest, f"{rest.subscription('worker')}/deadLetters", scripts=scripts)
@@ -59,7 +61,7 @@ async def test_dead_letters_are_redriven_from_their_page(rest: Rest, browser: Br
     assert len(await rest.drain("worker")) == COUNT
 
 
-async def test_a_seek_is_previewed_while_one_types_and_undone(rest: Rest, browser: Browser) -> None:  # noqa: F811
+async def test_a_seek_is_previewed_while_one_types_and_undone(rest: Rest, browser: Browser) -> None:
     await rest.create_topic()
     await rest.create_subscription()
     await rest.publish("a", "b", "c")
@@ -78,7 +80,7 @@ async def test_a_seek_is_previewed_while_one_types_and_undone(rest: Rest, browse
 
 async def test_an_action_whose_answer_is_lost_is_not_repeated(
     rest: Rest,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
 ) -> None:
     """The broker does what it was asked, and its answer never comes."""
     await rest.create_topic()
@@ -104,7 +106,7 @@ async def test_an_action_whose_answer_is_lost_is_not_repeated(
     assert [text(one["message"]) for one in await rest.drain()] == ["once"]
 
 
-async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> None:  # noqa: F811
+async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> None:
     await rest.create_topic()
     await rest.create_subscription()
     page = await open_page(browser, rest, f"{rest.subscription()}:update")
@@ -123,8 +125,8 @@ async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> N
 @pytest.mark.parametrize("look", LOOKS)
 async def test_no_page_of_an_action_has_an_accessibility_problem_or_breaks_the_policy(
     rest: Rest,
-    sample: Sample,  # noqa: F811
-    browser: Browser,  # noqa: F811
+    sample: Sample,
+    browser: Browser,
     look: str,
 ) -> None:
     strict = await browser.new_context(**LOOKS[look])  # type: ignore[arg-type]

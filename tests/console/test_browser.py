@@ -2,28 +2,22 @@
 
 import asyncio
 import json
-import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from urllib.parse import quote
 
 import httpx
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from broker.console.pages.tails import MOST_ROWS
 from broker.console.routes import PAGES
-from tests.console.sample import HOSTILE, Sample, fill
+from tests.console.chromium import CSP_EVENTS, IN_CHROMIUM
+from tests.console.sample import HOSTILE, Sample
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import BrokerProcess, Rest, message
-from tests.fixtures.push_sink import PushSink
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
-OPTIONS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+pytestmark = IN_CHROMIUM
 OTHER_PAGES = ("", "help", "projects/{project}/topics/none", "projects/empty-project")
 LOOKS = {
     "light": {"color_scheme": "light"},
@@ -32,23 +26,6 @@ LOOKS = {
     "forced colours": {"forced_colors": "active"},
 }
 TIMEOUT = 60_000  # milliseconds
-CSP_EVENTS = """
-    window.violations = [];
-    addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
-"""
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield browser
-        await browser.close()
-
-
-@pytest.fixture
-async def sample(rest: Rest, push_sink: PushSink) -> Sample:
-    return await fill(rest, push_sink)
 
 
 def addresses(rest: Rest, sample: Sample) -> list[str]:

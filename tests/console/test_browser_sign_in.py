@@ -124,7 +124,7 @@ async def test_a_page_says_that_its_key_was_revoked_and_returns_after_the_sign_i
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url(address)
     await world.ok("DELETE", key["name"])
-    told = page.locator("[data-ended]")
+    told = page.locator("[data-notice]")
     await expect(told).to_contain_text("its key was revoked", timeout=PATIENCE)
     await told.get_by_role("link", name="Sign in again").click()
     await expect(page.get_by_role("status")).to_contain_text("You are signed out")

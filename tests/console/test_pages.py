@@ -27,14 +27,19 @@ from tests.fixtures.broker import Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.registered import ROUTES
 
-
-@pytest.fixture
-async def sample(rest: Rest, push_sink: PushSink) -> Sample:
-    return await fill(rest, push_sink)
+# What the pages of searching and of access are asked; the others take no notice.
+QUERY = {"q": "orders", "principal": "user:ana@example.com", "permission": "pubsub.topics.publish"}
 
 
 async def page(rest: Rest, path: str, **options: object) -> httpx.Response:
     return await rest.client.get(path, **options)  # type: ignore[arg-type]
+
+
+async def called_by_curl(rest: Rest, arguments: list[str]) -> httpx.Response:
+    """Make the call that curl makes with these arguments."""
+    if "-d" not in arguments:
+        return await rest.client.get(arguments[-1])
+    return await rest.client.post(arguments[-1], content=arguments[arguments.index("-d") + 1])
 
 
 async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_the_same(
@@ -42,7 +47,7 @@ async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_t
 ) -> None:
     url = str(rest.client.base_url)
     for route in PAGES:
-        answer = await page(rest, sample.page(route.path), params={"q": "orders"})
+        answer = await page(rest, sample.page(route.path), params=QUERY)
         assert answer.status_code == 200, (route.path, answer.text)
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["cache-control"] == "no-store"
@@ -55,7 +60,7 @@ async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_t
         for command in commands:
             program, *arguments = shlex.split(command)
             if program == "curl":
-                assert (await rest.client.get(arguments[-1])).status_code == 200, command
+                assert (await called_by_curl(rest, arguments)).status_code == 200, command
             else:
                 assert await asyncio.to_thread(main, [*arguments, "--url", url]) == 0, command
 
@@ -213,13 +218,21 @@ class RecordingApi(Api):
         super().__init__(rest)
         self.called: list[str] = []
 
-    async def get(self, viewer: Viewer, path: str, query: Mapping[str, str | int] | None = None) -> Json:
+    async def send(
+        self,
+        viewer: Viewer,
+        method: str,
+        path: str,
+        *,
+        body: Json | None = None,
+        query: Mapping[str, str | int] | None = None,
+    ) -> Json:
         parts, colon, verb = path.partition(":")
         shape = "/".join("*" if index % 2 else part for index, part in enumerate(parts.split("/")))
         shape = parts if parts.startswith("broker/") else shape  # it names no resource
-        found = [route for route in ROUTES if (route.method, route.path) == ("GET", shape + colon + verb)]
+        found = [route for route in ROUTES if (route.method, route.path) == (method, shape + colon + verb)]
         self.called.append(found[0].rpc.name)
-        return await super().get(viewer, path, query)
+        return await super().send(viewer, method, path, body=body, query=query)
 
 
 @pytest.mark.own_broker
@@ -289,7 +302,7 @@ async def test_a_page_sends_few_statements(
 
 def _view(broker: Broker, api: Api, path: str, sample: Sample, subscription: str) -> View:
     parts = {**_parts(path, sample), **({"subscription": subscription} if "{subscription}" in path else {})}
-    return View(api=api, viewer=Viewer(), parts=parts, query={"q": "orders"}, now=broker.core.clock.now())
+    return View(api=api, viewer=Viewer(), parts=parts, query=QUERY, now=broker.core.clock.now())
 
 
 def _parts(path: str, sample: Sample) -> Mapping[str, str]:
@@ -371,3 +384,15 @@ async def test_a_message_has_the_links_of_its_project_and_is_shown_by_its_schema
     decoded = await page(rest, f"{path}?body=decoded")
     assert '{\n  "n": 42\n}' in html.unescape(decoded.text)
     assert 'id="masked"' not in decoded.text
+
+
+async def test_a_schedule_says_when_it_publishes(rest: Rest) -> None:
+    await rest.create_topic("orders")
+    fields = {"topic": rest.topic("orders"), "message": {"data": "YQ=="}}
+    cron = {"schedule": "0 2 * * 1", "timeZone": "Europe/Berlin"}
+    await rest.ok("PUT", f"{rest.project}/schedules/weekly", fields | cron)
+    await rest.ok("PUT", f"{rest.project}/schedules/hourly", fields | {"interval": "3600s"})
+    found = await page(rest, f"/console/{rest.project}/schedules")
+    assert "0 2 * * 1 Europe/Berlin" in found.text
+    assert "every 1h" in found.text
+    assert "0 2 * * 1 Europe/Berlin" in (await page(rest, f"/console/{rest.project}/schedules/weekly")).text

@@ -24,6 +24,7 @@ function swap(/** @type {Document} */ fresh) {
   const main = document.querySelector("main");
   const next = fresh.querySelector("main");
   if (!main || !next) return;
+  if (ids(main) !== ids(next) && !main.querySelector("form :focus")) replaceAll(main, next);
   for (const part of next.querySelectorAll("[id]")) {
     const own = document.getElementById(part.id);
     if (own && !own.closest("form") && own.textContent !== part.textContent && !own.contains(document.activeElement)) {
@@ -35,37 +36,62 @@ function swap(/** @type {Document} */ fresh) {
   if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
 }
 
-/** Say that the session or the share link has ended, with the way back to this page; until it is read again. */
-function tellEnd(/** @type {string} */ why) {
-  const told = document.querySelector("[data-ended]");
-  if (!why) told?.remove();
-  if (!why || told) return;
-  const note = document.createElement("p");
-  note.className = "verdict";
-  note.dataset.ended = "";
-  note.setAttribute("role", "alert");
-  note.textContent = why;
-  if (!location.pathname.startsWith("/console/shared/")) {
-    const link = document.createElement("a");
-    link.href = `/console/login?next=${encodeURIComponent(location.pathname + location.search)}`;
-    link.textContent = "Sign in again";
-    note.append(" ", link);
-  }
-  document.querySelector("main")?.prepend(note);
+/** The parts of a page: others are there once there is something to show, or once an error is over. */
+function ids(/** @type {Element} */ main) {
+  return [...main.querySelectorAll(":scope > [id]")].map((part) => part.id).join(" ") + main.hasAttribute("data-error");
 }
 
-/** Read a page.  Returns null if there was no answer. */
+function replaceAll(/** @type {Element} */ main, /** @type {Element} */ next) {
+  main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
+  main.toggleAttribute("data-error", next.hasAttribute("data-error"));
+  copyButtons();
+}
+
+/** Say above the page why it is not read anew; "": it is. */
+function notify(/** @type {string} */ text, /** @type {string} */ action = "", /** @type {string} */ address = "") {
+  const notice = document.querySelector("[data-notice]");
+  if (!(notice instanceof HTMLElement) || (notice.dataset.notice === text && !notice.hidden)) return;
+  notice.dataset.notice = text;
+  notice.hidden = !text;
+  const link = document.createElement("a");
+  link.href = address;
+  link.textContent = action;
+  notice.replaceChildren(text, ...(action ? [" ", link] : []));
+}
+
+let lacking = "No answer";
+
+/** Read a page.  Returns null if it was not answered, after saying why. */
 export async function readPage(/** @type {string} */ url) {
+  lacking = "No answer";
   try {
     const answer = await fetch(url, { headers: { Accept: "text/html" }, redirect: "manual" });
-    if (answer.type === "opaqueredirect") tellEnd("You are signed out: the session has ended, or its key was revoked.");
-    if (answer.status === 401) tellEnd("The link has expired or was revoked. Ask for a new one.");
-    if (!answer.ok) return null;
+    lacking = "Not updated";
+    if (answer.type === "opaqueredirect") {
+      const next = encodeURIComponent(location.pathname + location.search);
+      const why = "You are signed out: the session has ended, or its key was revoked. This page is as it was.";
+      notify(why, "Sign in again", `/console/login?next=${next}`);
+      return null;
+    }
     const text = await answer.text();
-    const page = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
-    localTimes(page);
-    tellEnd("");
-    return page;
+    const fresh = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
+    if (answer.status === 401) {
+      notify("The link has expired or was revoked. Ask for a new one. This page is as it was.");
+      return null;
+    }
+    const [old, now] = [document, fresh].map((page) => page.documentElement.dataset.version);
+    if (!answer.ok) {
+      const why = ["h1", ".verdict"].map((part) => fresh.querySelector(part)?.textContent?.trim() ?? "");
+      notify(`${why.filter(Boolean).join(": ")} This page is as it was.`);
+      return null;
+    }
+    if (old !== now) {
+      notify(`This page is from version ${old}; the broker runs ${now}.`, "Reload", location.href);
+      return null;
+    }
+    localTimes(fresh);
+    notify("");
+    return fresh;
   } catch {
     return null;
   }
@@ -86,7 +112,7 @@ async function refresh() {
   const note = document.querySelector("[data-live]");
   if (note instanceof HTMLElement) {
     note.hidden = !stale && live;
-    note.textContent = stale ? `No answer for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
+    note.textContent = stale ? `${lacking} for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
   }
 }
 
@@ -100,14 +126,14 @@ export function setPolling(/** @type {boolean} */ on) {
 function schedule() {
   clearInterval(timer);
   if (document.querySelector("form.action")) return; // its numbers are those that were asked for
-  if (live && document.visibilityState === "visible" && document.querySelector("main [id]")) {
+  if (live && document.visibilityState === "visible" && document.querySelector("main [id], main[data-error]")) {
     timer = setInterval(refresh, EVERY_MS);
   }
 }
 
 /** A button that copies, behind each command. */
 function copyButtons() {
-  for (const block of document.querySelectorAll("pre.command")) {
+  for (const block of document.querySelectorAll("pre.command:not(:has(button))")) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "plain";

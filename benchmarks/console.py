@@ -1,0 +1,140 @@
+"""What the console costs: publish and drain while pages are open, and how long a page takes.
+
+By turns on one broker, on fresh topics: no page is open, or the pages of the topic and of its subscription are.
+Another broker, with 10,000 subscriptions that all lag, serves each page 200 times.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+from benchmarks.bench import Bench, Place, call_each, fresh_place, say
+from benchmarks.generators import REPOSITORY
+from benchmarks.latency import percentile
+from benchmarks.push_wide import SUBSCRIPTIONS, create_wide, one_message_to_all
+from benchmarks.report import Row
+from benchmarks.servers import Broker, Server
+from benchmarks.side_by_side import Side, side_by_side, take_drain, take_publish
+from benchmarks.viewers import page_request
+from benchmarks.wire import Connection, LoadFailed, build_request
+
+_EVERY_SECONDS = 5.0  # as console.js
+_VIEWERS = {1: 0.97, 20: None, 50: 0.95}  # the mark: rates with them : without
+_SAMPLES = 200
+_P50_MS, _P99_MS = 30.0, 100.0  # marks of a page
+_SAMPLED_SECONDS = 300.0  # until all lags have been sampled
+_PROJECT = "/console/projects/wide"
+_PAGES = {
+    "overview": _PROJECT,
+    "subscriptions": f"{_PROJECT}/subscriptions",
+    "subscriptions by age": f"{_PROJECT}/subscriptions?orderBy=oldestUndeliveredMessageAge+desc",
+    "subscription": f"{_PROJECT}/subscriptions/wide-7",
+    "topic": f"{_PROJECT}/topics/wide",
+    "messages of a topic": f"{_PROJECT}/topics/wide/messages",
+    "dead letters": f"{_PROJECT}/deadLetters",
+}
+
+
+def console(bench: Bench) -> list[Row]:
+    """Publishes and a drain with pages open."""
+    rows: list[Row] = []
+    broker = Broker(bench.options.workers)
+    try:
+        bench.use(broker)
+        bench.warm_up(broker, bench.options.warm_up_seconds)
+        for viewers, mark in _VIEWERS.items():
+            sides = Side(broker, partial(fresh_place, broker)), Side(broker, _viewed_place(broker, viewers))
+            words = f"{viewers} {'viewer' if viewers == 1 else 'viewers'} of both pages"
+            found = side_by_side(bench, [take_publish, take_drain], *sides, words)
+            for row in found:
+                row.mark = mark
+            rows += found
+    except LoadFailed as error:
+        say(f"console: FAILED: {error}")
+        rows.append(Row(measure="console", unit="", error=f"broker: {error}"))
+    finally:
+        broker.stop()
+    return rows
+
+
+def _viewed_place(server: Server, viewers: int) -> Callable[[], AbstractContextManager[Place]]:
+    """A fresh topic whose page, and that of its subscription, so many people have open."""
+
+    @contextmanager
+    def place() -> Iterator[Place]:
+        with fresh_place(server) as found, _viewed(server, found, viewers):
+            yield found
+
+    return place
+
+
+@contextmanager
+def _viewed(server: Server, place: Place, viewers: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "benchmarks.viewers", server.host, str(server.port), str(viewers)]
+    command += [str(_EVERY_SECONDS), f"/console/{place.topic}", f"/console/{place.subscriptions[0]}"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise LoadFailed("no page could be opened")
+            yield
+            if process.poll() is not None:
+                raise LoadFailed("the viewers ended before their time")
+        finally:
+            process.kill()
+
+
+def console_pages(bench: Bench) -> list[Row]:
+    """A broker of its own; each page by itself, at 10,000 subscriptions that lag."""
+    rows: list[Row] = []
+    broker = Broker(bench.options.workers)
+    try:
+        bench.use(broker)
+        create_wide(broker, SUBSCRIPTIONS)
+        call_each(broker, [one_message_to_all() for _ in range(100)])
+        _wait_until_sampled(broker)
+        for name, path in _PAGES.items():
+            rows += _page_rows(broker, name, path)
+    except LoadFailed as error:
+        say(f"pages: FAILED: {error}")
+        rows.append(Row(measure="pages", unit="", error=f"broker: {error}"))
+    finally:
+        broker.stop()
+    return rows
+
+
+def _wait_until_sampled(server: Server) -> None:
+    """Until the last subscription in the order of names has its figures."""
+    connection = Connection(server.host, server.port)
+    request = build_request("GET", "/v1/projects/wide/lag?pageSize=1&filter=heldBy%3DCAUGHT_UP", b"")
+    until = time.monotonic() + _SAMPLED_SECONDS
+    while time.monotonic() < until:
+        answer = connection.call(request)
+        if b'"sampleTime"' in answer and b'"subscription"' not in answer:
+            connection.close()
+            return
+        time.sleep(1)
+    raise LoadFailed(f"the lags were not sampled within {_SAMPLED_SECONDS:g} s")
+
+
+def _page_rows(server: Server, name: str, path: str) -> Sequence[Row]:
+    connection, took, size = Connection(server.host, server.port), list[float](), 0
+    for number in range(_SAMPLES + 1):
+        began = time.monotonic()
+        answer = connection.call(page_request(path))
+        if number:  # the first one compiles the template
+            took.append(time.monotonic() - began)
+        size = len(answer)
+    connection.close()
+    rows = []
+    for percent, most in ((50, _P50_MS), (99, _P99_MS)):
+        row = Row(measure=f"page: {name}, p{percent}", unit="ms", mark=1.0, lower_is_better=True)
+        row.ours = percentile(took, percent)
+        row.ratio = None if row.ours is None else row.ours / most
+        row.note = f"ratio: to {most:g} ms; {size:,} bytes as sent"
+        rows.append(row)
+        say(f"{row.measure}: {row.ours:.1f} ms")
+    return rows
