@@ -10,14 +10,11 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright, expect
 
 from broker.access.principals.oidc_issuer import OidcIssuer, SignInClient
-from tests.console.test_browser import CHROMIUM, CSP_EVENTS, OPTIONS
+from tests.console.chromium import CHROMIUM, CSP_EVENTS, IN_CHROMIUM, OPTIONS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.oidc_provider import CLIENT, SECRET, Provider, running_provider
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
+pytestmark = IN_CHROMIUM
 BASE = "http://localhost:18085"  # which the browser resolves to the broker's port
 PATIENCE = 60_000  # milliseconds
 
