@@ -124,7 +124,11 @@ async def test_a_tail_shows_what_is_published_as_text_and_keeps_a_bounded_number
     last = await rest.publish("the last", topic="orders")
     await expect(first).to_contain_text(last[0], timeout=TIMEOUT)
     assert await page.locator("#tail tbody tr").count() <= MOST_ROWS
-    await expect(page.locator("[data-count]")).to_contain_text(f"keeps the newest {MOST_ROWS} rows")
+    said = page.locator("[data-count]")
+    while "keeps the newest" not in await said.inner_text():  # those of one reading that are too many are left out
+        await rest.publish(*(str(n) for n in range(20)), topic="orders")
+        await expect(first).to_contain_text("19", timeout=TIMEOUT)
+    await expect(said).to_contain_text(f"keeps the newest {MOST_ROWS} rows")
     assert await page.evaluate("document.querySelectorAll('*').length") <= 3_000
 
 

@@ -95,7 +95,9 @@ def counted_statements(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 async def statements_of(broker: Broker, route: PageRoute, sample: Sample) -> list[str]:
     parts = {name: value for name, value in sample.ids.items() if f"{{{name}}}" in route.path}
-    view = View(api=Api(for_port(broker)[HTTP1_API]), viewer=Viewer(), parts=parts, query=QUERY)
+    view = View(
+        api=Api(for_port(broker)[HTTP1_API]), viewer=Viewer(), parts=parts, query=QUERY, now=broker.core.clock.now()
+    )
     await route.make(view)  # what is kept in memory is there from now on
     sent: list[str] = []
     token = _statements.set(sent)

@@ -241,9 +241,10 @@ async def test_a_refusal_of_the_provider_is_shown_as_text(world: World) -> None:
 async def test_a_provider_that_is_slow_is_given_up_with_the_next_step(
     world: World, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    back = await world.ask_provider(await world.start()) if step == "exchange" else ""
     monkeypatch.setattr(code_flow, "ANSWER_SECONDS", 0.2)
     world.provider.hangs = {"/.well-known/openid-configuration" if step == "discovery" else "/token"}
-    answer = await (world.start() if step == "discovery" else world.sign_in())
+    answer = await (world.start() if step == "discovery" else world.broker.client.get(back))
     assert answer.status_code == 503
     assert "no answer within" in answer.text
     assert "sign in with a key" in answer.text

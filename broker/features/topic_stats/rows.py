@@ -85,7 +85,7 @@ async def read_sampled(
     by_id = {row.topic_id: Subscribed(row.subscriptions, _worst(row)) for row in attached}
     return {
         topic.name: Sampled(
-            counts.get(topic.name, 0) / RATED.total_seconds(), by_id.get(topic.topic_id, Subscribed())
+            (counts.get(topic.name) or 0) / RATED.total_seconds(), by_id.get(topic.topic_id, Subscribed())
         )
         for topic in topics
     }
