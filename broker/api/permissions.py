@@ -107,6 +107,7 @@ CONSUME = Needs(Need("pubsub.subscriptions.consume"))
 # Of calls that show messages: on the topic, on that of a message in the path, on a subscription or a project.
 LOOK = Needs(*ATTACH.all, instead=TO_LOOK)
 LOOK_ABOVE = Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE), instead=TO_LOOK)
+LOOK_AT_DATA = Needs(*LOOK_ABOVE.all, instead=(VIEW, VIEW_MASKED))
 LOOK_AT_BACKLOG = Needs(*CONSUME.all, instead=TO_LOOK)
 GET_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.get"))
 UPDATE_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.update"))

@@ -48,7 +48,7 @@ def check(title: str, block: Block, findings: Iterable[Finding]) -> Check:
 
 
 def of_broker(findings: Block) -> Iterable[Finding]:
-    """What the broker finds about its database, its processes and its storage."""
+    """Returns the findings of the broker about its database, its processes and its storage."""
     for one in findings.list("findings"):
         if one["severity"] in ("ERROR", "WARNING"):
             state = CRITICAL if one["severity"] == "ERROR" else WARNING
@@ -58,7 +58,7 @@ def of_broker(findings: Block) -> Iterable[Finding]:
 
 
 def of_deliveries(lag: Block) -> Iterable[Finding]:
-    """What the delivery state of each subscription, and its warnings, say."""
+    """Returns a finding for each subscription whose delivery state, or whose warnings, need attention."""
     for one in lag.list("subscriptions"):
         name, state = one["subscription"], of_subscription(one["deliveryState"])
         link = address_of(name)

@@ -374,6 +374,7 @@ async def test_metrics_are_served_if_their_feature_is_registered(database_url: s
 def test_what_features_add_is_part_of_the_broker_and_nothing_has_the_name_of_another() -> None:
     broker = Broker(AppConfig(database_url="postgresql://nobody@nowhere/none"))
     for feature in broker.features.values():
-        assert feature.rpcs or feature.workers or feature.clean_ups or feature.publish_rules
+        parts = (feature.rpcs, feature.workers, feature.clean_ups, feature.publish_rules, feature.topic_views)
+        assert any(parts)
         assert feature.workers.items() <= broker.workers.items()
         assert {row.name for row in feature.rpcs} <= {row.name for row in broker.rpcs}

@@ -21,6 +21,8 @@ _BY_NAME = {
     "broker/features/transforms/delivery_transforms.py: happens 'transforms'",
     "broker/features/schedules/ticker.py: happens 'schedules that cannot tick'",
     "broker/features/events/worker.py: ends _UNPUBLISHED",
+    "broker/features/lag_board/sampler.py: begins _UNREADABLE",
+    "broker/features/lag_board/sampler.py: ends _UNREADABLE",
     "broker/core/pushing/endpoint_incidents.py: ends _FAILING",
     "broker/core/pushing/endpoint_incidents.py: ends _FAILING_MESSAGE",
     "broker/core/pushing/endpoint_incidents.py: ends _CLAIMS",

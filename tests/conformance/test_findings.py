@@ -1,5 +1,5 @@
 """Findings and changes: dead letters of a project, push attempts, events and marks, the audit log, and the broker
-itself (gaps A10, A13, A15, A16, A17).
+itself.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The lag board (gap A1) and topics with figures (gap A4): how they are listed, and what is refused."""
+"""The lag board and topics with figures: how they are listed, and what is refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Previews of messages, parts of a body, searches, histograms and lists of operations (gaps A3, A11, A14)."""
+"""Previews of messages, parts of a body, searches, histograms and lists of operations."""
 
 import base64
 from typing import Any

@@ -26,7 +26,7 @@ _BREAKERS = {
 
 
 class Endpoint(NamedTuple):
-    """What is known of a push endpoint."""
+    """The state and the history of a push endpoint."""
 
     status: Block
     failures: Block
@@ -58,7 +58,7 @@ class Change(NamedTuple):
 
 
 class Clients(NamedTuple):
-    """Those who pull and stream."""
+    """The clients that pull and stream."""
 
     consumers: Block
     is_push: bool = False

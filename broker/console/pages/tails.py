@@ -26,7 +26,7 @@ OVERLAP = timedelta(seconds=10)  # so far before a page the events begin: the sc
 
 
 class _Source(NamedTuple):
-    """What is followed: a topic, with a filter."""
+    """The topic that a tail follows, with its filter."""
 
     topic: str
     filter: str

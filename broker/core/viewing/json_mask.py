@@ -62,7 +62,7 @@ def _is_same(one: msgspec.Raw, other: msgspec.Raw) -> bool:
 
 
 def _in_element(path: JsonPath) -> Iterable[JsonPath]:
-    """What is left of a path in an element of an array."""
+    """Returns the rest of a path in an element of an array."""
     step, *rest = path
     if step.name is not None:
         yield path
@@ -73,7 +73,7 @@ def _in_element(path: JsonPath) -> Iterable[JsonPath]:
 
 
 def _in_member(paths: frozenset[JsonPath], name: str) -> frozenset[JsonPath]:
-    """What is left of paths in the member of this name."""
+    """Returns the rests of paths in the member of this name."""
     left: set[JsonPath] = set()
     for path in paths:
         if path[0].name in (None, name):

@@ -50,7 +50,7 @@ class Sight(IntEnum):
 
 
 def sight_of(required: Sequence[Required]) -> Sight:
-    """What the permission by which a caller was let in shows; without authentication: everything."""
+    """The part of messages that the permission of a caller shows; without authentication, everything."""
     held = {each.permission for each in required}
     if VIEW_ATTRIBUTES in held:
         return Sight.ATTRIBUTES
@@ -58,7 +58,7 @@ def sight_of(required: Sequence[Required]) -> Sight:
 
 
 class Masked(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What is hidden of a message: the values of `attributes`, and of the data "FIELDS" or "ALL".
+    """The hidden part of a message: the values of `attributes`, and of the data "FIELDS" or "ALL".
 
     `rules` hide it; none of them: the caller may not see data.  With `permission` it would be shown.
     """
@@ -94,7 +94,7 @@ class MessageView:
         return replace(self, rules=[*self.rules, *more]) if more else self
 
     def read_bytes(self, preview_bytes: int) -> int:
-        """How many bytes of the data of each message have to be read for a preview of so many."""
+        """Returns the number of bytes of data to read of each message for a preview of so many."""
         if self.sight is Sight.ATTRIBUTES or not preview_bytes:
             return 0
         return MAX_MASKED_BYTES if self.hides_fields else preview_bytes

@@ -47,7 +47,7 @@ async def list_dead_letters(service: DeadLetterService, views: MessageViews, cal
 async def show_dead_letter(
     views: MessageViews, view: MessageView, dead_letter: DeadLetter, preview_bytes: int
 ) -> Shown:
-    """What a caller sees of a dead letter.  `view`: by the rules for where it comes from, and those for its
+    """Returns a dead letter as its caller sees it.  `view`: by the rules for where it comes from, and those for its
     dead-letter topic apply, too.
     """
     there = await views.of_names(view.sight, [dead_letter.topic] if dead_letter.topic else [])

@@ -1,4 +1,4 @@
-"""Rows of `project_events`: the last events of a project, and its marks (gap A15)."""
+"""Rows of `project_events`: the last events of a project, and its marks."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

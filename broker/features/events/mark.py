@@ -1,4 +1,4 @@
-"""Marks: notes about what was done to a system, such as a deployment, that callers make (gap A15)."""
+"""Marks: notes about what was done to a system, such as a deployment, that callers make."""
 
 from collections.abc import Mapping
 from datetime import datetime

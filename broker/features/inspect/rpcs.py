@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import GET_SUBSCRIPTION, LOOK, LOOK_ABOVE, LOOK_AT_BACKLOG, Need, Needs, On
+from broker.api.permissions import (
+    GET_SUBSCRIPTION,
+    LOOK,
+    LOOK_ABOVE,
+    LOOK_AT_BACKLOG,
+    LOOK_AT_DATA,
+    Need,
+    Needs,
+    On,
+)
 from broker.api.rest.routes import Rest
 from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
@@ -78,7 +87,7 @@ def make_rpcs(
         ),
         Row(
             name="GetMessageData", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=LOOK_ABOVE,
+            needs=LOOK_AT_DATA,
             rest=[
                 Rest(
                     "GET", f"{TOPIC}/messages/*:data", "GetMessageData",

@@ -44,7 +44,7 @@ async def tail_topic(service: TailService, views: MessageViews, call: Call) -> b
 
 @dataclass(frozen=True, slots=True)
 class SeenMessages:
-    """As NewMessages, with the messages as the reader sees them."""
+    """New messages as their reader sees them."""
 
     messages: Sequence[tuple[str, ListedMessage]]
     skipped: int

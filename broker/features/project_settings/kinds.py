@@ -33,7 +33,7 @@ _ATTRIBUTE = "attributes."
 
 
 class Settings(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What a caller may set of each kind.  `name` and the times, which answers have, are accepted and ignored."""
+    """The fields that a caller may set.  `name` and the times, which answers have, are accepted and ignored."""
 
     title: str = ""
     name: object = None

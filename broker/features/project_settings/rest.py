@@ -68,7 +68,10 @@ def decode_settings(kind: Kind, body: bytes) -> Settings:
 
 
 def decode_update(kind: Kind, call: Call) -> tuple[Settings, list[str]]:
-    """What is wanted, and which fields; without a mask those of the body.  Raises InvalidArgument."""
+    """Returns the wanted values and the fields to change; without a mask, those of the body.
+
+    Raises InvalidArgument.
+    """
     wanted = decode_settings(kind, call.body)
     paths = parse_field_mask(call.update_mask or "")
     if not paths:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import LOOK_ABOVE, Need, Needs, On
+from broker.api.permissions import LOOK_AT_DATA, Need, Needs, On
 from broker.api.rest.resource_handler import WHOLE
 from broker.api.rest.routes import Rest
 from broker.api.row import PROJECT, SCHEMA, TOPIC, Http, Row, about_resource
@@ -85,7 +85,7 @@ def make_rpcs(service: SchemaService, decoding: DecodeService, views: MessageVie
         ),
         Row(
             name="DecodeMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=LOOK_ABOVE,
+            needs=LOOK_AT_DATA,
             rest=[
                 Rest(
                     "GET", f"{TOPIC}/messages/*:decode", "DecodeMessage",

@@ -185,7 +185,7 @@ broker schema create order --file order.avsc
 broker schema list
 broker schema check order '{"id": "1"}'
 broker schema check --file order.avsc '{"id": "1"}'
-# broker topic create coded --set schemaSettings.schema=$SCHEMA --set schemaSettings.encoding=JSON
+# broker topic create coded --retention 10m --set schemaSettings.schema=$SCHEMA --set schemaSettings.encoding=JSON
 # broker publish coded '{"id": "1"}'
 broker message decode $ENCODED --topic coded
 # broker topic delete coded

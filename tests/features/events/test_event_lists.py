@@ -1,4 +1,4 @@
-"""The last events of a project and its marks are kept and listed (gap A15)."""
+"""The last events of a project and its marks are kept and listed."""
 
 import asyncio
 from functools import partial

@@ -1,4 +1,4 @@
-"""Previews of destructive calls, and the limits that callers set, over REST (gap A5)."""
+"""Previews of destructive calls, and the limits that callers set, over REST."""
 
 import asyncio
 from collections.abc import Callable
