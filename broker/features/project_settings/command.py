@@ -33,7 +33,7 @@ TEMPLATE_OPTIONS = (
     _TITLE,
 )
 LINK_OPTIONS = (
-    click.option("--to", "url", metavar="URL", help="Such as https://traces.example.com/{traceId}."),
+    click.option("--to", "target", metavar="URL", help="Such as https://traces.example.com/{traceId}."),
     click.option("--topic", "topics", metavar="PATTERN", multiple=True, help="Ids of topics; repeatable."),
     _TITLE,
 )
@@ -43,7 +43,8 @@ def rule_body(_: Session, **given: Any) -> Json:
     return _given({name: list(value) if isinstance(value, tuple) else value for name, value in given.items()})
 
 
-link_body = rule_body
+def link_body(session: Session, *, target: str | None, **given: Any) -> Json:
+    return rule_body(session, url=target, **given)
 
 
 def view_body(_: Session, *, page: str | None, query: tuple[str, ...], title: str | None) -> Json:
