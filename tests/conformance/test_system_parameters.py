@@ -219,7 +219,7 @@ async def test_a_query_parameter_that_a_method_does_not_have_is_refused_before_a
 
 async def test_a_refused_query_parameter_is_told_with_those_that_the_method_has(rest: Rest) -> None:
     said = (await rest.error("GET", f"{rest.project}/topics?pagesize=1&secret=hidden"))[1]
-    assert said.endswith("The query parameters of this method are: pageSize, pageToken.")
+    assert said.endswith("The query parameters of this method are: pageSize, pageToken, view.")
     said = (await rest.error("POST", f"{rest.subscription()}:setFilter?secret=hidden", {"filter": ""}))[1]
     assert said.endswith("has no query parameters; the fields of its request, if any, are in the body.")
     assert "hidden" not in said

@@ -18,8 +18,10 @@ from tests.fixtures.broker import Rest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+# Tests in a browser take long; CI runs those that are marked for it as well.
 IN_CHROMIUM = [
     pytest.mark.browser,
+    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 CSP_EVENTS = """

@@ -66,6 +66,7 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
             "operation": started["name"].rpartition("/")[2],
             "schedule": "nightly",
             "schema": "Order",
+            "snapshot": "before",
             "account": account["email"],
             "role": "auditor",
             "predefined": "pubsub.viewer",

@@ -1,16 +1,12 @@
 """Journeys that act, in a real browser."""
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from broker.console.actions.table import ACTIONS
-from tests.console.chromium import CSP_EVENTS, IN_CHROMIUM
-from tests.console.sample import Sample
-from tests.console.test_browser import LOOKS
+from tests.console.chromium import IN_CHROMIUM
 from tests.fixtures.broker import Rest, eventually, text
 
-pytestmark = IN_CHROMIUM
+pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 COUNT = 300  # of dead letters
 
 
@@ -118,33 +114,3 @@ async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> N
     await page.get_by_role("button", name="Change the settings").click()
     await expect(page.locator("#receipt")).to_contain_text("Changed the settings of sub.")
     assert (await rest.ok("GET", rest.subscription()))["labels"] == {"team": "billing"}
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-@pytest.mark.parametrize("look", LOOKS)
-async def test_no_page_of_an_action_has_an_accessibility_problem_or_breaks_the_policy(
-    rest: Rest,
-    sample: Sample,
-    browser: Browser,
-    look: str,
-) -> None:
-    strict = await browser.new_context(**LOOKS[look])  # type: ignore[arg-type]
-    await strict.add_init_script(CSP_EVENTS)
-    page = await strict.new_page()
-    relaxed = await (await browser.new_context(bypass_csp=True, **LOOKS[look])).new_page()  # type: ignore[arg-type]
-    base = str(rest.client.base_url).rstrip("/")
-    ids = {**sample.ids, "snapshot": "before"}
-    for action in ACTIONS:
-        if "scheduled" in action.on:
-            continue
-        address = f"{base}/console/{action.path.format(**ids)}"
-        await page.goto(address)
-        assert await page.evaluate("window.violations") == [], address
-        width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert width[0] <= width[1], (address, width)
-        await relaxed.goto(address)
-        found = await Axe().run(relaxed)
-        assert [
-            (one["id"], [node["html"] for node in one["nodes"]]) for one in found.response["violations"]
-        ] == [], address

@@ -9,7 +9,7 @@ from tests.console.sample import Sample, fill_up
 from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 
-pytestmark = IN_CHROMIUM
+pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 
 FIRST_VISIT = 120_000  # bytes with the fonts, as they are sent
 NODES = 3_000
@@ -42,8 +42,6 @@ async def test_a_first_visit_fits_its_budget_and_later_ones_take_the_page_alone(
         assert {address.startswith(base) for address in addresses} == {True}
 
 
-@pytest.mark.slow
-@pytest.mark.ci
 async def test_no_page_has_more_nodes_than_a_browser_draws_at_once(
     rest: Rest, push_sink: PushSink, browser: Browser
 ) -> None:

@@ -15,7 +15,7 @@ from tests.console.chromium import CHROMIUM, CSP_EVENTS, IN_CHROMIUM, OPTIONS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.oidc_provider import CLIENT, SECRET, Provider, running_provider
 
-pytestmark = IN_CHROMIUM
+pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 BASE = "http://localhost:18085"  # which the browser resolves to the broker's port
 PATIENCE = 60_000  # milliseconds
 

@@ -23,8 +23,8 @@ from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 
 SCRIPTS, STYLES = 15_000, 12_000  # bytes, compressed
-STATEMENTS = 45  # of a page
-MORE = 10  # that a page sends only once there is something to read; a statement for each row would be 50 more
+STATEMENTS = 55  # of a page
+MORE = 20  # that a page sends only once there is something to read; a statement for each row would be 50 more
 GZIP = {"Accept-Encoding": "gzip"}
 
 

@@ -17,7 +17,7 @@ from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Rest, eventually
 from tests.fixtures.push_sink import PushSink
 
-pytestmark = [*IN_CHROMIUM, pytest.mark.slow, pytest.mark.ci, pytest.mark.timeout(600)]
+pytestmark = [*IN_CHROMIUM, pytest.mark.ci, pytest.mark.timeout(600)]
 
 LINKS = """
     [...document.querySelectorAll("a[href], form[action]")]

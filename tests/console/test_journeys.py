@@ -17,7 +17,7 @@ from tests.console.chromium import IN_CHROMIUM, Visitor, printed, visiting
 from tests.fixtures.broker import BrokerProcess, Json, Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
 
-pytestmark = [*IN_CHROMIUM, pytest.mark.timeout(300)]
+pytestmark = [*IN_CHROMIUM, pytest.mark.ci, pytest.mark.timeout(300)]
 
 KEY = "user-4711"
 ACTIVE = ("critical", "warning", "paused")
