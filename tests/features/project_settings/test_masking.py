@@ -241,7 +241,7 @@ async def test_a_range_of_data_is_of_what_the_caller_sees(shop: Shop) -> None:
     assert last.content == whole.content[-4:]
     refused = await shop.get(ATTRIBUTES, path)
     assert refused.status_code == 403
-    assert "pubsub.messages.viewMasked" in refused.text
+    assert "pubsub.topics.attachSubscription" in refused.text
 
 
 @pytest.mark.parametrize(
