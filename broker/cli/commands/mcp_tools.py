@@ -20,7 +20,9 @@ READING = _names(
     sub list, sub show, sub consumers, sub position, sub test-filter, snapshot list, snapshot show,
     schema list, schema show, schema revisions, quota show, audit, projects list, search, whoami, events show,
     scheduled list, scheduled show, schedule list, schedule show, schedule next, schedule history,
-    peek, message show, lag, history, fleet processes, fleet database, fleet findings, fleet settings,
+    events list, mask list, mask show, view list, view show, template list, template show, link list, link show,
+    share list, message decode, peek, message show, lag, history,
+    fleet processes, fleet database, fleet findings, fleet settings,
     push status, push failures, push attempts, dlq summary, dlq list, dlq show, op list, op show
     """
 )
@@ -31,7 +33,9 @@ ACTING = _names(
     topic create, topic update, topic delete, topic copy, topic freeze, topic unfreeze,
     sub create, sub update, sub set-filter, sub delete, sub pause, sub resume, sub detach,
     snapshot create, snapshot update, snapshot delete, schema rollback, schema delete, schema delete-revision,
-    events set, events off, publish, scheduled move, scheduled cancel,
+    mask create, mask update, mask delete, view create, view update, view delete, template create, template update,
+    template delete, link create, link update, link delete, share delete,
+    events mark, events set, events off, publish, scheduled move, scheduled cancel,
     schedule create, schedule run, schedule pause, schedule resume, schedule delete,
     push set-endpoint, push pause, push resume, push test, push resend, push recover, push replay-missing,
     seek, purge, message retract, message replace, dlq redrive, dlq discard, dlq edit, op cancel, op delete,

@@ -21,6 +21,7 @@ from tests.fixtures.broker import Rest
 NO_TOOLS = {
     *("pull", "sub ack", "sub nack", "sub reject", "sub extend", "tail", "top", "events tail", "op wait", "bench"),
     *("reset", "apply", "export", "topic export", "topic import", "message data", "doctor", "docs", "help", "mcp"),
+    *("console", "share create"),  # they make a secret
     *("schema create", "schema validate", "schema check", "schema commit", "transform validate", "transform test"),
     *("context list", "context set", "context use", "context show", "context delete", "completion"),
 }
