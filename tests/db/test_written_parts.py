@@ -37,7 +37,7 @@ def test_each_table_that_a_file_writes_to_is_one() -> None:
 
 
 def test_what_publishes_claims_and_acks_writes_to_shards_alone() -> None:
-    """Of hot statements others do not: relays, ticks, steps of operations, parts of imports, quotas, history."""
+    """Of hot statements others do not: relays, ticks, steps of operations, parts of imports, quotas, events, history."""
     hot = {statements.hot(name) for name in _NAMES if "-- parameters" in statements._read(name)}
     assert {statement.name.decode() for statement in hot if statement.parts_written & CATALOG} == {
         *(
@@ -47,7 +47,7 @@ def test_what_publishes_claims_and_acks_writes_to_shards_alone() -> None:
             "note_outbox_progress",
             "record_part",
         ),
-        *("balance_quotas", "write_operation"),
+        *("balance_quotas", "delete_oldest_events", "write_operation"),
         *("find_history_series", "insert_history_points"),
         *("write_schedule", "insert_schedule_tick", "delete_old_schedule_ticks"),
     }
