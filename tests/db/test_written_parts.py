@@ -37,7 +37,7 @@ def test_each_table_that_a_file_writes_to_is_one() -> None:
 
 
 def test_what_publishes_claims_and_acks_writes_to_shards_alone() -> None:
-    """Of hot statements others do not: relays, ticks, steps of operations, parts of imports, quotas, events, history."""
+    """Other hot statements do: of relays, ticks, operations, imports, quotas, events and history."""
     hot = {statements.hot(name) for name in _NAMES if "-- parameters" in statements._read(name)}
     assert {statement.name.decode() for statement in hot if statement.parts_written & CATALOG} == {
         *(
