@@ -127,6 +127,7 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"\bbrk-[\w-]{43}", "brk-…"),
     (r"(/console/(?:link|shared))#[\w-]{43}", r"\1#…"),
     (r'("(?:uniqueId|oauth2ClientId|etag)": )"[^"]+"', r'\1"…"'),
+    (r"(?m)^(etag +)[0-9a-f]{16}$", r"\1…"),
     (r'("expires_in": )\d+', r"\g<1>3600"),
     (r"test-[0-9a-f]{10}", "test-0123456789"),
     (r"status/200/[0-9a-f]{10}", "status/200/0123456789"),
