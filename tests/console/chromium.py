@@ -88,7 +88,7 @@ async def visiting(browser: Browser, base: str, **options: Any) -> AsyncIterator
     page.on("pageerror", lambda error: visitor.errors.append(str(error)))
     page.on("console", lambda line: line.type == "error" and visitor.errors.append(line.text))
     yield visitor
-    assert visitor.errors == []
+    assert not visitor.errors, visitor.errors
     await context.close()
 
 

@@ -126,7 +126,6 @@ ACTIONS: Sequence[Action] = [
         label="Delete the snapshot",
         weight=Weight.LOSSY,
         has_preview=True,
-        shown_on=(),
         call=deleting,
         receipt=done("Deleted snapshot {id}.", path=in_project("snapshots")),
         command=command("snapshot delete {id} --yes"),

@@ -1,4 +1,4 @@
-"""The snapshots of a project."""
+"""The snapshots of a project, and one snapshot."""
 
 from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
@@ -20,4 +20,23 @@ async def snapshots(view: View) -> Page:
     )
 
 
-PAGES = [PageRoute("projects/{project}/snapshots", snapshots, ["Subscriber.ListSnapshots"])]
+async def snapshot(view: View) -> Page:
+    name = f"{view.project}/snapshots/{view.parts['snapshot']}"
+    found = await view.get(name)
+    return Page(
+        template="snapshot.html",
+        title=view.parts["snapshot"],
+        kind="snapshot",
+        name=name,
+        section="snapshots",
+        commands=[
+            Command(f"broker snapshot show {view.parts['snapshot']} --project {view.parts['project']}", name)
+        ],
+        data={"snapshot": found},
+    )
+
+
+PAGES = [
+    PageRoute("projects/{project}/snapshots", snapshots, ["Subscriber.ListSnapshots"]),
+    PageRoute("projects/{project}/snapshots/{snapshot}", snapshot, ["Subscriber.GetSnapshot"]),
+]
