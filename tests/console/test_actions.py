@@ -140,6 +140,13 @@ def test_each_action_is_tried_and_is_a_call_of_the_specification() -> None:
     assert {action.rpc for action in ACTIONS} <= operations
 
 
+def test_each_action_is_offered_to_those_who_have_a_permission_that_its_call_needs() -> None:
+    for action in ACTIONS:
+        calls = [route.rpc for route in ROUTES if action.rpc in (route.rpc.name, route.operation)]
+        needed = {need.permission for rpc in calls for need in rpc.needs.all}
+        assert action.permission in (needed or {""}), action.path
+
+
 async def test_dead_letters_are_redriven_discarded_and_edited(rest: Rest, push_sink: PushSink) -> None:
     await rest.create_topic("dead")
     await rest.create_topic("work")
@@ -277,6 +284,9 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
     async with guarded(database_url, console="auto") as world:
         project = world.project
         await _make_both(world)
+        await world.client.post("/console/login", data={"credential": json.dumps(world.admin)})
+        for page in ("", "/topics", "/subscriptions", "/schedules", "/schemas"):
+            assert (await world.client.get(f"/console/{project}{page}")).status_code == 200, page
         account = await world.account("somebody", role=role)
         await world.client.post("/console/login", data={"credential": json.dumps(await world.key(account))})
         for action in ACTIONS:

@@ -206,7 +206,7 @@ ACTIONS: Sequence[Action] = [
         on=PROJECT,
         verb="updateSettings",
         rpc="Settings.UpdateSettings",
-        permission="resourcemanager.projects.update",
+        permission="pubsub.topics.update",
         title="Change the event topic",
         label="Change the event topic",
         fields=[Field(name="eventTopic", label="Event topic", help="Empty: no events are published.")],
