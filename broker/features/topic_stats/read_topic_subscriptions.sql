@@ -17,5 +17,5 @@ FROM (
     WHERE s.topic_id = ANY (%(topic_ids)s::int8[]) AND NOT s.detached
     GROUP BY s.topic_id
 ) AS t
-LEFT JOIN subscriptions AS w ON w.subscription_id = t.worst_id
+LEFT JOIN LATERAL (SELECT name FROM subscriptions WHERE subscription_id = t.worst_id LIMIT 1) AS w ON true
 LEFT JOIN lag_samples AS l ON l.subscription_id = t.worst_id
