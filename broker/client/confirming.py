@@ -8,7 +8,7 @@ import click
 
 from broker.client import terminal
 from broker.client.api import Api, Json, NotKnown, NotReached, Refused
-from broker.client.words import leaf, short_time
+from broker.client.words import counted, leaf, short_time
 
 YES = click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
 
@@ -86,11 +86,6 @@ def backlog_text(answer: Json) -> str:
     count = answer["undeliveredMessages"]
     about = "about " if answer.get("undeliveredMessagesEstimated") else ""
     return f"{about}{counted(count, 'undelivered message')}" if count else ""
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 topic", "2 topics"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _backlog(api: Api, name: str) -> str:

@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from broker.client.api import Api, Json
-from broker.client.confirming import counted
 from broker.client.output import Shown
-from broker.client.words import leaf, size
+from broker.client.words import counted, leaf, loss_text
 
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what it would do; needs this broker.")
 EXPECTED = click.option(
@@ -61,7 +60,7 @@ def shown_preview(name: str, preview: Json) -> Shown:
     fields: Json = {"would affect": f"{about}{counted(preview['count'], preview['unit'])} of {leaf(name)}"}
     if preview["unit"] == "reference":
         fields = {"would delete": leaf(name)}
-    lost = [_loss_text(what, count) for what, count in preview.get("losses", {}).items() if count]
+    lost = [loss_text(what, count) for what, count in preview.get("losses", {}).items() if count]
     if lost and lost != [counted(preview["count"], preview["unit"])]:
         fields["in all"] = ", ".join(lost)
     if total := preview.get("referenceCount", 0):
@@ -72,12 +71,3 @@ def shown_preview(name: str, preview: Json) -> Shown:
 
 def _kind(kind: str) -> str:
     return kind.lower().replace("_", " ")
-
-
-def _loss_text(what: str, count: int) -> str:
-    """Returns "12 skipped messages", "1.2 kB replayed"."""
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in what)
-    if words.endswith("ytes"):
-        kind = words.removesuffix("bytes").strip()
-        return f"{size(count)}{f' {kind}' if kind else ''}"
-    return counted(count, words.removesuffix("s"))

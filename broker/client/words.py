@@ -109,6 +109,20 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def counted(count: int, noun: str) -> str:
+    """Formats a number of things: "1 topic", "2 topics"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def loss_text(what: str, count: int) -> str:
+    """Formats a loss that a preview names: "12 skipped messages", "1.2 kB replayed"."""
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in what)
+    if words.endswith("ytes"):
+        kind = words.removesuffix("bytes").strip()
+        return f"{size(count)}{f' {kind}' if kind else ''}"
+    return counted(count, words.removesuffix("s"))
+
+
 def leaf(name: str | None) -> str:
     """The id of a resource's name."""
     return (name or "").rpartition("/")[2]

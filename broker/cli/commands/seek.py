@@ -7,11 +7,11 @@ import click
 from broker.client.api import Json
 from broker.client.calling import Session, calling
 from broker.client.clock import machine_time
-from broker.client.confirming import YES, Loss, confirm_loss, counted
+from broker.client.confirming import YES, Loss, confirm_loss
 from broker.client.output import Shown
 from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
-from broker.client.words import size, time_text
+from broker.client.words import counted, size, time_text
 
 
 @calling(

@@ -6,12 +6,11 @@ import click
 
 from broker.client.api import Json
 from broker.client.calling import Session, calling
-from broker.client.confirming import counted
 from broker.client.fields import LABEL, SET, assign, given
 from broker.client.filter_test import FILTER_OPTIONS, show_filter_test
 from broker.client.output import Shown
 from broker.client.stop import Stop
-from broker.client.words import age_of, duration_text, leaf, pairs, short_time, whole_seconds
+from broker.client.words import age_of, counted, duration_text, leaf, pairs, short_time, whole_seconds
 
 _subscription = click.argument("subscription")
 _ack_ids = click.argument("ack_ids", metavar="ACK_ID...", nargs=-1, required=True)

@@ -11,14 +11,14 @@ from broker.client.api import Json, NotThere
 from broker.client.calling import Session, calling
 from broker.client.clock import machine_time
 from broker.client.command_line import Group
-from broker.client.confirming import YES, confirm, counted
+from broker.client.confirming import YES, confirm
 from broker.client.exit_codes import DONE
 from broker.client.messages import PREVIEW, message_fields, message_row
 from broker.client.operations import finished, wait_for
 from broker.client.output import Shown
 from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
-from broker.client.words import as_typed, leaf, pairs, short_time, time_text
+from broker.client.words import as_typed, counted, leaf, pairs, short_time, time_text
 
 _subscription = click.argument("subscription")
 _or_project = click.argument("subscription", required=False)

@@ -10,14 +10,14 @@ from broker.client import terminal
 from broker.client.api import Json
 from broker.client.calling import Session, calling
 from broker.client.command_line import Group
-from broker.client.confirming import YES, confirm, counted
+from broker.client.confirming import YES, confirm
 from broker.client.delays import AT, DELAY, attributes_of, check_delayed
 from broker.client.exit_codes import DONE
 from broker.client.messages import message_fields
 from broker.client.output import Shown
 from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
-from broker.client.words import as_typed, leaf, pairs, short_time
+from broker.client.words import as_typed, counted, leaf, pairs, short_time
 
 _RANGE = re.compile(r"[0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18}")
 _LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}

@@ -7,13 +7,13 @@ import click
 from broker.client.api import Json
 from broker.client.calling import Session, calling
 from broker.client.clock import machine_time
-from broker.client.confirming import YES, Loss, backlog_text, confirm_loss, counted
+from broker.client.confirming import YES, Loss, backlog_text, confirm_loss
 from broker.client.exit_codes import DONE
 from broker.client.operations import finished, wait_for
 from broker.client.output import Shown
 from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
-from broker.client.words import leaf, time_text
+from broker.client.words import counted, leaf, time_text
 
 
 @calling(

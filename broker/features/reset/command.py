@@ -3,9 +3,10 @@
 from typing import Any
 
 from broker.client.calling import Session, calling
-from broker.client.confirming import YES, Loss, confirm_loss, counted
+from broker.client.confirming import YES, Loss, confirm_loss
 from broker.client.output import Shown
 from broker.client.safeguards import safeguarded, shown_preview, taken
+from broker.client.words import counted
 
 
 @calling("reset", "broker reset --project scratch --dry-run", "broker reset --project scratch --yes")
