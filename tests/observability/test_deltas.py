@@ -1,8 +1,10 @@
 """What was counted since the last reading is found, each count once."""
 
+import multiprocessing
 import os
 import random
 from collections import Counter
+from multiprocessing.synchronize import Event
 
 import pytest
 
@@ -10,6 +12,7 @@ from broker.observability.metrics.book import CounterBook
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.deltas import CounterDeltas
 from broker.observability.metrics.families import ACKED, LAYOUTS, SENT
+from tests.fixtures.broker import PATIENCE_SECONDS
 
 COLUMNS = {"subscription": [(SENT, 1), (ACKED, 2)]}
 
@@ -65,3 +68,41 @@ def test_what_was_counted_before_is_not_read() -> None:
     assert read(deltas) == {}
     counters.subscription(name_of(1))[SENT] += 1
     assert read(deltas) == {(name_of(1), 1): 1}
+
+
+def test_what_is_counted_for_a_deleted_resource_after_its_entry_was_emptied_is_read_under_no_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.observability.metrics.book.REUSE_SECONDS", -1.0)
+    counters = Counters()
+    deltas = CounterDeltas(counters.book, COLUMNS)
+    in_flight = counters.subscription(name_of(1))
+    for _ in range(2):
+        counters.book.keep_only("subscription", ())
+    in_flight[SENT] += 1
+    assert read(deltas) == {}
+
+
+def test_a_name_is_never_missing_to_one_process_while_another_looks_for_what_is_gone() -> None:
+    book = CounterBook(LAYOUTS, processes=2)
+    Counters(book).subscription(name_of(1))
+    context = multiprocessing.get_context("spawn")
+    looking, stop = context.Event(), context.Event()
+    child = context.Process(target=look_for_the_gone, args=(book, looking, stop))
+    child.start()
+    try:
+        assert looking.wait(PATIENCE_SECONDS)
+        seen = {(book.name("subscription", 1), book.taken("subscription")) for _ in range(200_000)}
+    finally:
+        stop.set()
+        child.join()
+    assert seen == {(name_of(1), 1)}
+
+
+def look_for_the_gone(book: CounterBook, looking: Event, stop: Event) -> None:
+    """Marks a name as gone and as there again, until it is stopped."""
+    looking.set()
+    while not stop.is_set():
+        for _ in range(1_000):
+            book.keep_only("subscription", ())
+            book.keep_only("subscription", {name_of(1)})

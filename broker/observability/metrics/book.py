@@ -4,9 +4,13 @@ It belongs to the parent, so the counts of a worker that is killed are not lost,
 same part.  The process that answers a scrape reads all parts, so one scrape covers the whole broker.
 
     names:   by kind, how many were ever taken, their version (odd while some are emptied); then `capacity` entries:
-             state, length, name                                  (changed under a lock on the file)
+             when it was first seen to be gone (nanoseconds of the monotonic clock; 0: it is there), the length of
+             the name (0: the entry is free), name                (changed under a lock on the file)
     blocks:  by kind, process and entry: the slots of its layout  (written by that process alone, without a lock)
     emptied: by kind, the sum of the entries beyond `series` that were emptied  (changed under the lock)
+
+All numbers are words of eight bytes that are stored one by one, because others read them without a lock:
+`struct.pack_into` writes zeros first, and a name that seems to be free for a moment is a lost count.
 
 Entry 0 of each kind is OTHER, which counts for names without an entry because all are taken.  The entry of a
 deleted resource is cleared REUSE_SECONDS after the deletion was first seen, when no process remembers its place any
@@ -19,7 +23,6 @@ sum never decreases, because it keeps the counts of cleared entries.
 import fcntl
 import mmap
 import os
-import struct
 import tempfile
 import threading
 import time
@@ -37,10 +40,9 @@ REUSE_SECONDS = 120.0
 SERIES = 1_000  # entries of a kind that have series of their own in a scrape
 CAPACITY = 20_000  # entries of a kind; the file is sparse, so that what is not used takes no room
 _MOST_READS = 10  # of a process that is killed while it empties entries their version stays odd
-_ENTRY = struct.Struct("=dI")  # when it was first seen to be gone (0: it is there), length of the name (0: free)
-_HEAD = struct.Struct("=QQ")  # entries ever taken, which are the first ones; how often any of them changed
-_ENTRY_BYTES = 512  # no name that follows the rules is longer; what is, is OTHER
 _SLOT_BYTES = 8
+_NAME_AT = 2 * _SLOT_BYTES  # in an entry, and the size of what precedes the entries of a kind
+_ENTRY_BYTES = 512  # no name that follows the rules is longer; what is, is OTHER
 
 
 @dataclass(slots=True)
@@ -76,12 +78,13 @@ class CounterBook:
         size = 0
         for kind, layout in layouts.items():
             self._names_at[kind] = size
-            size += _HEAD.size + self._entries * _ENTRY_BYTES
+            size += _NAME_AT + self._entries * _ENTRY_BYTES
             self._blocks_at[kind] = size
             size += (processes * self._entries + 1) * layout.slots * _SLOT_BYTES
         self._file = _new_file(size) if _file is None else _file
         weakref.finalize(self, os.close, self._file)
         self._map = mmap.mmap(self._file, size)
+        self._words = memoryview(self._map).cast("Q")
         self._lock = threading.Lock()
         self._indexes = {kind: _Index() for kind in layouts}
         if _file is None:
@@ -111,7 +114,7 @@ class CounterBook:
 
     def entry(self, kind: str, name: str) -> int:
         """Returns the entry in which `name` is counted from now on; 0 if there is no more room."""
-        if len(name.encode()) > _ENTRY_BYTES - _ENTRY.size:
+        if len(name.encode()) > _ENTRY_BYTES - _NAME_AT:
             return 0
         index = self._indexes[kind]
         if self._is_full_without(kind, name, index):
@@ -120,7 +123,7 @@ class CounterBook:
             self._read_new_names(kind, index)
             entry = index.entries.get(name, 0)
             if entry:
-                self._mark(kind, entry, 0.0)
+                self._mark(kind, entry, 0)
                 return entry
             if index.free:
                 entry = index.free.pop()
@@ -130,7 +133,7 @@ class CounterBook:
             else:
                 return 0
             self._write_name(kind, entry, name)
-            _HEAD.pack_into(self._map, self._names_at[kind], index.taken, index.changed)
+            self._set_head(kind, index.taken, index.changed)
             index.entries[name] = entry
             return entry
 
@@ -197,7 +200,7 @@ class CounterBook:
         """Empties the entries of names that are not among these and were first missed more than
         REUSE_SECONDS ago.
         """
-        now = time.monotonic()  # the same in all processes
+        now = time.monotonic_ns()  # the same in all processes
         gone: list[int] = []
         with self._locked():
             for entry in range(1, self.taken(kind) + 1):
@@ -206,17 +209,17 @@ class CounterBook:
                     continue
                 if name in names:
                     if gone_since:
-                        self._mark(kind, entry, 0.0)
+                        self._mark(kind, entry, 0)
                 elif not gone_since:
                     self._mark(kind, entry, now)
-                elif now - gone_since > REUSE_SECONDS:
+                elif now - gone_since > REUSE_SECONDS * 1e9:
                     gone.append(entry)
             if gone:
                 taken, version = self._head(kind)
-                _HEAD.pack_into(self._map, self._names_at[kind], taken, version | 1)
+                self._set_head(kind, taken, version | 1)
                 for entry in gone:
                     self._empty(kind, entry)
-                _HEAD.pack_into(self._map, self._names_at[kind], taken, (version | 1) + 1)
+                self._set_head(kind, taken, (version | 1) + 1)
 
     def clear_gauges(self, process: int) -> None:
         """Sets the gauges of a process that begins to 0, since nothing is open in it yet."""
@@ -238,32 +241,36 @@ class CounterBook:
 
     def _head(self, kind: str) -> tuple[int, int]:
         """Returns the number of entries that were ever taken, and their version."""
-        taken, version = _HEAD.unpack_from(self._map, self._names_at[kind])
-        return taken, version
+        at = self._names_at[kind] // _SLOT_BYTES
+        return self._words[at], self._words[at + 1]
+
+    def _set_head(self, kind: str, taken: int, version: int) -> None:
+        at = self._names_at[kind] // _SLOT_BYTES
+        self._words[at], self._words[at + 1] = taken, version
 
     def _emptied(self, kind: str) -> memoryview:
         return self.block(kind, self.processes, 0)
 
     def _offset(self, kind: str, entry: int) -> int:
-        return self._names_at[kind] + _HEAD.size + entry * _ENTRY_BYTES
+        return self._names_at[kind] + _NAME_AT + entry * _ENTRY_BYTES
 
-    def _read_name(self, kind: str, entry: int) -> tuple[float, str]:
+    def _read_name(self, kind: str, entry: int) -> tuple[int, str]:
         at = self._offset(kind, entry)
-        gone_since, length = _ENTRY.unpack_from(self._map, at)
-        return gone_since, self._map[at + _ENTRY.size : at + _ENTRY.size + length].decode() if length else ""
+        gone_since, length = self._words[at // _SLOT_BYTES], self._words[at // _SLOT_BYTES + 1]
+        return gone_since, self._map[at + _NAME_AT : at + _NAME_AT + length].decode() if length else ""
 
     def _write_name(self, kind: str, entry: int, name: str) -> None:
         at, raw = self._offset(kind, entry), name.encode()
-        self._map[at + _ENTRY.size : at + _ENTRY.size + len(raw)] = raw  # its length last: then it is there
-        _ENTRY.pack_into(self._map, at, 0.0, len(raw))
+        self._map[at + _NAME_AT : at + _NAME_AT + len(raw)] = raw
+        self._mark(kind, entry, 0)
+        self._words[at // _SLOT_BYTES + 1] = len(raw)  # last: then it is there
 
-    def _mark(self, kind: str, entry: int, gone_since: float) -> None:
-        at = self._offset(kind, entry)
-        _, length = _ENTRY.unpack_from(self._map, at)
-        _ENTRY.pack_into(self._map, at, gone_since, length)
+    def _mark(self, kind: str, entry: int, gone_since: int) -> None:
+        self._words[self._offset(kind, entry) // _SLOT_BYTES] = gone_since
 
     def _empty(self, kind: str, entry: int) -> None:
-        _ENTRY.pack_into(self._map, self._offset(kind, entry), 0.0, 0)
+        self._mark(kind, entry, 0)
+        self._words[self._offset(kind, entry) // _SLOT_BYTES + 1] = 0
         if entry > self.series:
             self._keep_sum(kind, entry)
         for process in range(self.processes):

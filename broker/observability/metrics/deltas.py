@@ -67,8 +67,8 @@ class CounterDeltas:
         names = seen.names[1 + group * _AT_A_TIME :]
         for name, start in zip(names, range(0, len(now), seen.entry_bytes), strict=False):
             end = start + seen.entry_bytes
-            if now[start:end] == before[start:end]:
-                continue
+            if not name or now[start:end] == before[start:end]:
+                continue  # a process that still counts for a deleted resource counts in an entry that is free
             counted, known = (slots_of(memoryview(each)[start:end].cast("Q").tolist()) for each in (now, before))
             if counted != known:
                 for number, new, old in zip(numbers, counted, known, strict=True):
