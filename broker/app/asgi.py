@@ -96,9 +96,9 @@ def _make_console(broker: Broker) -> ASGIApp:
     from broker.console.sign_in import SignIn
 
     config, access, now = broker.parts.config, broker.guard.access, broker.core.clock.now
-    if access is None:
-        return Console(version=version(), now=now, read_only=config.console_read_only)
     secure = config.address.startswith("https:")
+    if access is None:
+        return Console(version=version(), now=now, read_only=config.console_read_only, secure=secure)
     sign_in = SignIn(
         access.sessions, authenticate=access.authenticator.caller, exchange=access.exchange, secure=secure
     )
@@ -109,6 +109,7 @@ def _make_console(broker: Broker) -> ASGIApp:
         oidc=OidcSignIn(access.code_flow, sign_in, now=now, secure=secure),
         shared=SharedPages(access.link_holders, now=now, secure=secure),
         read_only=config.console_read_only,
+        secure=secure,
     )
 
 

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from broker.access.principals.caller import Caller
 from broker.api.rest.errors import HTTP_STATUS
-from broker.console.actions.pages import ActionPages, Offers, forget_receipt, receipt_in
+from broker.console.actions.pages import ActionPages, Offers
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.assets import Assets
 from broker.console.compression import compress_page
@@ -54,8 +54,9 @@ class Console:
         oidc: OidcSignIn | None = None,
         shared: SharedPages | None = None,
         read_only: bool = False,
+        secure: bool = False,
     ) -> None:
-        """`version`: the broker's.  `now`: its clock.
+        """`version`: the broker's.  `now`: its clock.  `secure`: the broker is reached over TLS.
 
         `sign_in`, `oidc`, `shared`: None where authentication is off.  `read_only`: it takes no form but
         those of the sign-in.
@@ -71,6 +72,7 @@ class Console:
             refuse=self._refused,
             checks_permissions=sign_in is not None,
             read_only=read_only,
+            secure=secure,
         )
         self._oidc = oidc
         self._shared = shared
@@ -321,12 +323,11 @@ class Console:
             "principal": "" if caller is None else caller.member,
             "read_only": self._read_only,
             "offers": offers,
-            "receipt": receipt_in(request),
+            "receipt": self._actions.receipt_in(request),
             **page.data,
         }
         response = compress_page(request, self._renderer.render(page.template, data, status=status))
-        if data["receipt"] is not None:
-            forget_receipt(response)
+        self._actions.forget_receipt(request, response)
         return response
 
 

@@ -108,7 +108,7 @@ async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> N
     page = await open_page(browser, rest, f"{rest.subscription()}:update")
     await page.get_by_label("Labels").fill("team")
     await page.get_by_role("button", name="Change the settings").click()
-    await expect(page.get_by_role("alert")).to_contain_text("each line is KEY=VALUE")
+    await expect(page.get_by_role("alert")).to_contain_text("Labels must be KEY=VALUE")
     await expect(page.get_by_label("Labels")).to_have_value("team")
     await page.get_by_label("Labels").fill("team=billing")
     await page.get_by_role("button", name="Change the settings").click()

@@ -4,12 +4,15 @@ import base64
 import html
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import click
 import httpx
 import pytest
 
+from broker.cli.main import command_line
 from broker.console.actions.action import Action, Weight
 from broker.console.actions.table import ACTIONS
 from broker.console.render import POLICY
@@ -147,6 +150,27 @@ def test_each_action_is_offered_to_those_who_have_a_permission_that_its_call_nee
         assert action.permission in (needed or {""}), action.path
 
 
+async def test_the_commands_of_actions_are_commands(rest: Rest, sample: Sample) -> None:
+    """They have the options and as many words as the command line takes."""
+    root = command_line()
+    for path, verb, given, _ in DONE:
+        typed = {name: value.replace("{message}", sample.message_id) for name, value in given.items()}
+        page = await look(rest.client, f"{sample.page(path)}:{verb}", typed)
+        [line] = re.findall(r'<pre class="command"><code>(.+?)</code>', page.text, re.DOTALL)
+        _, *words = shlex.split(html.unescape(line))
+        context: click.Context = click.Context(root)
+        command: click.Command | None = root
+        while isinstance(command, click.Group):
+            command = command.get_command(context, words.pop(0))
+        assert command is not None, line
+        context = click.Context(command)
+        given_options, _, order = command.make_parser(context).parse_args(args=list(words))
+        assert not context.args, (line, context.args)
+        for parameter in order:
+            if isinstance(parameter, click.Argument) and parameter.nargs == 1:
+                assert given_options[str(parameter.name)] is not None, line
+
+
 async def test_dead_letters_are_redriven_discarded_and_edited(rest: Rest, push_sink: PushSink) -> None:
     await rest.create_topic("dead")
     await rest.create_topic("work")
@@ -229,8 +253,13 @@ async def test_an_action_that_loses_something_needs_its_numbers_and_the_id(
     ("verb", "typed", "said"),
     [
         ("seek", {"time": "yesterdayish"}, "To the time must be a time such as"),
-        ("update", {"ackDeadlineSeconds": "ten"}, "Ack deadline, in seconds: “ten” is not a whole number."),
-        ("update", {"labels": "team"}, "Labels: each line is KEY=VALUE, not “team”."),
+        (
+            "update",
+            {"ackDeadlineSeconds": "ten"},
+            "Ack deadline must be a duration such as 30s, 10m, 12h or 7d, not 'ten'.",
+        ),
+        ("redrive", {"maxMessagesPerSecond": "nan"}, "must be a number, not 'nan'."),
+        ("update", {"labels": "team"}, "Labels must be KEY=VALUE, not 'team'."),
         ("setFilter", {"filter": "attributes"}, "The filter is not valid: at column 11"),
         ("snapshot", {}, "Id is needed."),
     ],

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from broker.client.stop import Misuse
-from broker.client.words import time_text
+from broker.console.actions import reading
 
 Json = dict[str, Any]
 Values = Mapping[str, Any]  # what was typed, read by the fields; a field that was left empty is absent
@@ -43,7 +43,7 @@ class FieldError(ValueError):
 class Field:
     """A field of a form.  `name`: also that of the URL's parameter.
 
-    `read` makes its value, or raises ValueError.  A "time" is one of RFC 3339, "now", or an age such as "1h".
+    `read` makes its value of a text and the label, or raises Misuse; not that of a "time" or a "check" box.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Field:
     placeholder: str = ""
     choices: Sequence[tuple[str, str]] = ()  # value and label
     required: bool = False
-    read: Callable[[str], Any] = str
+    read: Callable[[str, str], Any] = reading.text
     default: str = ""
 
 
@@ -73,6 +73,11 @@ class Target:
     def id(self) -> str:
         return self.name.rsplit("/", 1)[-1]
 
+    @property
+    def kind(self) -> str:
+        """The kind of resource in words, such as "topic"."""
+        return self.name.rsplit("/", 2)[-2].removesuffix("s")
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -88,14 +93,13 @@ class Call:
 class Receipt:
     """A sentence about what an action has done, in the past tense.  `path`: below /console/, of the page to go to.
 
-    `undo`: the page of the action that takes it back ("": none).  `secret`: a text that is shown once.
+    `undo`: the page of the action that takes it back ("": none).  `undo_until`: for how long it works ("": always).
     """
 
     text: str
     path: str
     undo: str = ""
     undo_until: str = ""
-    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +147,14 @@ class Action:
                     raise FieldError(each.name, f"{each.label} is needed.")
                 continue
             try:
-                values[each.name] = time_text(text, each.label, now) if each.kind == "time" else each.read(text)
-            except (ValueError, Misuse) as error:
-                raise FieldError(
-                    each.name, str(error) if each.kind == "time" else f"{each.label}: {error}"
-                ) from None
+                values[each.name] = _value(each, text, now)
+            except Misuse as error:
+                raise FieldError(each.name, f"{error}.") from None
         return values
+
+
+def _value(field: Field, text: str, now: datetime) -> Any:
+    """Raises Misuse."""
+    if field.kind == "time":
+        return reading.moment(text, field.label, now)
+    return text == "on" if field.kind == "check" else field.read(text, field.label)

@@ -1,9 +1,11 @@
 """Parts that several actions share: fields, calls and receipts."""
 
+import base64
 from collections.abc import Callable, Mapping
 from shlex import quote
 from typing import Any
 
+from broker.client.fields import snake
 from broker.client.words import leaf
 from broker.console.actions import reading
 from broker.console.actions.action import Call, Field, Json, Receipt, Target, Values
@@ -59,17 +61,23 @@ def patching(field_of: Mapping[str, Callable[[Values], Any]], of: str) -> MakeCa
 
 
 def done(text: str, *, path: Callable[[Target], str] | None = None, undo: str = "") -> MakeReceipt:
-    """Make a receipt with `{id}` replaced.  `path`: of the page to go to; the resource's, if absent.
+    """Make a receipt with `{target}` replaced by the id.  `path`: of the page to go to; the resource's, if absent.
 
     `undo`: the verb of the action that takes it back.
     """
 
-    def receipt(target: Target, values: Values, _: Json) -> Receipt:
-        said = text.format(
-            id=target.id, **{name: value for name, value in values.items() if isinstance(value, str)}
-        )
+    def receipt(target: Target, _values: Values, _answer: Json) -> Receipt:
         back = f"{target.name}:{undo}" if undo else ""
-        return Receipt(said, path(target) if path is not None else target.name, undo=back)
+        return Receipt(text.format(target=target.id), path(target) if path is not None else target.name, undo=back)
+
+    return receipt
+
+
+def created(kind: str, collection: str) -> MakeReceipt:
+    """Make the receipt of a new resource, whose id was typed."""
+
+    def receipt(target: Target, values: Values, _: Json) -> Receipt:
+        return Receipt(f"Created {kind} {values['id']}.", f"{target.project}/{collection}/{values['id']}")
 
     return receipt
 
@@ -78,7 +86,7 @@ def operation(text: str) -> MakeReceipt:
     """Make the receipt of an operation, whose page is the receipt that stays."""
 
     def receipt(target: Target, _: Values, answer: Json) -> Receipt:
-        return Receipt(text.format(id=target.id), answer.get("name", target.name))
+        return Receipt(text.format(target=target.id), answer.get("name", target.name))
 
     return receipt
 
@@ -87,34 +95,42 @@ def in_project(collection: str) -> Callable[[Target], str]:
     return lambda target: f"{target.project}/{collection}"
 
 
-def command(words: str, **options: str) -> MakeCommand:
-    """Make a `broker` command: `words` with `{id}` replaced, and an option for each field that is filled in.
+def command(line: str, **options: str) -> MakeCommand:
+    """Make a `broker` command: `line`, and an option for each field that is filled in.
 
+    In `line`, `{target}` is the id of the resource, and the name of a field its value: in capitals, if it is empty.
     `options`: the name of the option by that of the field.
     """
 
     def make(target: Target, values: Values) -> str:
-        parts = [f"broker {words.format(id=quote(target.id))}"]
+        typed = {name: " ".join(quote(each) for each in _texts(value)) for name, value in values.items()}
+        parts = [line.format_map(_Typed(typed, target=quote(target.id)))]
         for name, option in options.items():
-            parts += [
-                f"--{option}" + ("" if each is True else f" {quote(str(each))}") for each in _each(values.get(name))
-            ]
-        return " ".join([*parts, f"--project {quote(leaf(target.project))}"])
+            value = values.get(name)
+            parts += [f"--{option}"] if value is True else [f"--{option} {quote(each)}" for each in _texts(value)]
+        return " ".join(["broker", *parts, f"--project {quote(leaf(target.project))}"])
 
     return make
 
 
-def _each(value: object) -> list[object]:
+class _Typed(dict[str, str]):
+    """Values for a command; a field without one is shown by its name."""
+
+    def __missing__(self, name: str) -> str:
+        return snake(name).upper()
+
+
+def _texts(value: object) -> list[str]:
     if value is None or value is False:
         return []
     if isinstance(value, Mapping):
         return [f"{key}={each}" for key, each in value.items()]
-    return list(value) if isinstance(value, list) else [value]
+    return [str(each) for each in value] if isinstance(value, list) else [str(value)]
 
 
-def plural(count: int, unit: str) -> str:
-    """Return a number with its unit: "1 message", "2,600 messages"."""
-    return f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s"
+def encoded(text: str) -> str:
+    """Return the body of a message as the API takes it."""
+    return base64.b64encode(text.encode()).decode()
 
 
 def outcomes(text: str, answer: Json) -> str:

@@ -10,6 +10,7 @@ from broker.console.actions.common import (
     SUBSCRIPTION,
     chosen,
     command,
+    encoded,
     full_name,
     operation,
     outcomes,
@@ -20,11 +21,11 @@ _CHOICE = [
         name="reason",
         label="Reasons",
         kind="area",
-        read=lambda text: [line for line in text.split("\n") if line.strip()],
+        read=reading.lines,
         help="One a line, as the list of dead letters has them. Empty: all.",
     ),
     FILTER,
-    Field(name="messageIds", label="Message ids", kind="area", read=reading.lines),
+    Field(name="messageIds", label="Message ids", kind="area", read=reading.ids),
     Field(name="startTime", label="Dead-lettered since", kind="time"),
     Field(name="endTime", label="And until", kind="time"),
 ]
@@ -55,7 +56,9 @@ def _discarded(target: Target, _: Values, answer: Json) -> Receipt:
 
 
 def _edit(target: Target, values: Values) -> Call:
-    body = {"messageId": values["messageId"], **chosen(values, "data", "setAttributes", "removeAttributes")}
+    body = {"messageId": values["messageId"], **chosen(values, "setAttributes", "removeAttributes")}
+    if "data" in values:
+        body["data"] = encoded(values["data"])
     return Call("POST", f"{target.name}:editDeadLetter", body)
 
 
@@ -83,8 +86,8 @@ ACTIONS: Sequence[Action] = [
             Field(name="target", label="To a topic, in place of the subscription", help="As new messages."),
         ],
         call=_redrive,
-        receipt=operation("Redriving dead letters of {id}."),
-        command=command("dlq redrive {id}", maxMessagesPerSecond="rate", target="target", **_OPTIONS),
+        receipt=operation("Redriving dead letters of {target}."),
+        command=command("dlq redrive {target}", maxMessagesPerSecond="rate", target="target", **_OPTIONS),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -100,7 +103,7 @@ ACTIONS: Sequence[Action] = [
         fields=_CHOICE,
         call=lambda target, values: Call("POST", f"{target.name}:discard", _choice(values)),
         receipt=_discarded,
-        command=command("dlq discard {id} --yes", **_OPTIONS),
+        command=command("dlq discard {target} --yes", **_OPTIONS),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -113,7 +116,7 @@ ACTIONS: Sequence[Action] = [
         help="It comes back as a new message, with an id of its own. What is left empty stays as it is.",
         fields=[
             Field(name="messageId", label="Message id", required=True),
-            Field(name="data", label="New body", kind="area", read=reading.data),
+            Field(name="data", label="New body", kind="area"),
             Field(
                 name="setAttributes",
                 label="Set attributes",
@@ -121,10 +124,12 @@ ACTIONS: Sequence[Action] = [
                 read=reading.pairs,
                 placeholder="kind=order",
             ),
-            Field(name="removeAttributes", label="Remove attributes", read=reading.lines),
+            Field(name="removeAttributes", label="Remove attributes", read=reading.ids),
         ],
         call=_edit,
         receipt=_edited,
-        command=command("dlq edit {id} ID", setAttributes="attribute", removeAttributes="remove"),
+        command=command(
+            "dlq edit {target} {messageId}", setAttributes="attribute", removeAttributes="remove", data="data"
+        ),
     ),
 ]

@@ -5,13 +5,13 @@ the project, to which the page leads; it never repeats the action by itself.
 """
 
 import base64
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -21,17 +21,18 @@ from broker.console.actions.common import SUBSCRIPTION
 from broker.console.actions.previews import Preview, asking, guarded, preview_of
 from broker.console.actions.table import ACTIONS
 from broker.console.api import ApiError, Viewer, api_of
+from broker.console.cookies import Cookie
 from broker.console.forms import read_form
 from broker.console.page import Page
 from broker.console.prefix import PREFIX
 from broker.console.render import HEADERS
 
-_RECEIPT = "broker_receipt"  # a cookie
 _RECEIPT_SECONDS = 120
+_MAX_RECEIPT = 1_000  # characters of its text, which a cookie has room for
 _MAX_TESTED = 100  # resources of a call that tests permissions
-_MAX_RECEIPT_BYTES = 3_000
 _TOO_LONG = "The form is longer than 16 MB, or is not a form."
-_READ_ONLY = "This console is read-only (--console-read-only). Use the command or the API."
+
+_receipt = msgspec.json.Decoder(Receipt)
 
 Answer = Callable[[Request], Awaitable[Response]]
 Show = Callable[..., Response]
@@ -42,7 +43,6 @@ Refuse = Callable[[Request, ApiError], Response]
 class Offer:
     """A button for an action on a page.  `is_lossy`: it stands apart from the others."""
 
-    verb: str
     title: str
     url: str
     is_lossy: bool
@@ -65,7 +65,7 @@ class Offers:
         return f"{url}?{urlencode(fields)}" if url and fields else url
 
 
-class _Target(NamedTuple):
+class _Asked(NamedTuple):
     """An action, and the full name of the resource that it is on."""
 
     action: Action
@@ -83,15 +83,21 @@ class ActionPages:
         show: Show,
         refuse: Refuse,
         checks_permissions: bool,
-        read_only: bool = False,
+        read_only: bool,
+        secure: bool,
     ) -> None:
-        """`show` renders a page, `refuse` an error in place of one.  `checks_permissions`: authentication is on."""
+        """`show` renders a page, `refuse` an error in place of one.
+
+        `checks_permissions`: authentication is on.  `read_only`: the console refuses forms, so none has a button.
+        `secure`: the broker is reached over TLS.
+        """
         self._now = now
         self._viewer = viewer
         self._show = show
         self._refuse = refuse
         self._checks_permissions = checks_permissions
         self._read_only = read_only
+        self._receipt = Cookie("broker_receipt", secure=secure)
 
     def routes(self, with_viewer: Callable[[Answer], Answer]) -> list[Route]:
         """`with_viewer` finds the caller of the session before a page answers."""
@@ -105,12 +111,12 @@ class ActionPages:
         if self._read_only:
             return Offers()
         own = [
-            _Target(action, _target(action, request).name)
+            _Asked(action, _target(action, request).name)
             for action in ACTIONS
             if any(action.on + suffix == path for suffix in action.shown_on) and action.applies(page.data)
         ]
         of_rows = [
-            _Target(action, name)
+            _Asked(action, name)
             for action in ACTIONS
             if action.on == SUBSCRIPTION
             for name in page.row_actions.get(action.verb, ())
@@ -121,7 +127,7 @@ class ActionPages:
         given = dict(request.query_params)
         return Offers(
             [
-                Offer(each.action.verb, each.action.title, _url(*each, given), each.action.weight is Weight.LOSSY)
+                Offer(each.action.title, _url(*each, given), each.action.weight is Weight.LOSSY)
                 for each in own
                 if each in permitted
             ],
@@ -129,7 +135,7 @@ class ActionPages:
             {(each.action.verb, each.name): _url(*each, {}) for each in of_rows if each in permitted},
         )
 
-    async def _permitted(self, request: Request, asked: Sequence["_Target"]) -> Sequence["_Target"]:
+    async def _permitted(self, request: Request, asked: Sequence[_Asked]) -> Sequence[_Asked]:
         """Return those that the viewer has the permission for, by one call for each project."""
         if not self._checks_permissions:
             return asked
@@ -188,26 +194,26 @@ class ActionPages:
         texts: Mapping[str, str],
         *,
         error: str = "",
-        field: str = "",
+        wrong: str = "",
         status: int = 200,
     ) -> Response:
-        asks = status not in (401, 503)  # the API answers
+        answers = status not in (401, 503)
+        permitted = not answers or bool(await self._permitted(request, [_Asked(action, target.name)]))
         preview: Preview | None = None
         note, values = "", dict[str, Any]()
         try:
             values.update(action.read(texts, self._now()))
         except FieldError as unreadable:
-            given = request.method == "POST" or bool(request.query_params)
-            error, field = (error, field) if error or not given else (str(unreadable), unreadable.field)
+            if not error and request.query_params:
+                error, wrong = str(unreadable), unreadable.field
         else:
-            if action.has_preview and asks:
+            if action.has_preview and answers and permitted and not self._read_only:
                 try:
                     preview = preview_of(await self._send(request, asking(action.call(target, values))))
                 except ApiError as refused:
                     if refused.status == 401:
                         raise
                     note = refused.message
-        permitted = not asks or await self._permitted(request, [_Target(action, target.name)])
         page = Page(
             template="action.html",
             title=action.title,
@@ -226,17 +232,14 @@ class ActionPages:
                 and not action.can_be_undone(values),
                 "note": note,
                 "error": error,
-                "error_field": field,
-                "missing": _READ_ONLY if self._read_only else "" if permitted else action.permission,
-                "read_only": self._read_only,
+                "wrong": wrong,
+                "missing": "" if permitted else action.permission,
                 "equivalent": action.command(target, values),
             },
         )
         return self._show(request, page, status=status)
 
     async def _act(self, request: Request, action: Action, target: Target) -> Response:
-        if self._read_only:
-            raise ApiError(403, "PERMISSION_DENIED", _READ_ONLY)
         form = await read_form(request)
         if form is None:
             raise ApiError(400, "INVALID_ARGUMENT", _TOO_LONG)
@@ -244,7 +247,7 @@ class ActionPages:
             values = action.read(form, self._now())
             call = _confirmed(action, target, values, form)
         except FieldError as error:
-            return await self._form(request, action, target, form, error=str(error), field=error.field, status=400)
+            return await self._form(request, action, target, form, error=str(error), wrong=error.field, status=400)
         try:
             answer = await self._send(request, call)
         except ApiError as error:
@@ -270,33 +273,22 @@ class ActionPages:
             if wants_json
             else RedirectResponse(location, 303, headers=HEADERS)
         )
-        text = json.dumps(asdict(receipt)).encode()[:_MAX_RECEIPT_BYTES]
-        response.set_cookie(
-            _RECEIPT,
-            base64.urlsafe_b64encode(text).decode(),
-            max_age=_RECEIPT_SECONDS,
-            path=PREFIX.rstrip("/"),
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
+        shown = replace(receipt, text=receipt.text[:_MAX_RECEIPT])
+        value = base64.urlsafe_b64encode(msgspec.json.encode(shown)).decode()
+        self._receipt.set(response, value, seconds=_RECEIPT_SECONDS)
         return response
 
+    def receipt_in(self, request: Request) -> Receipt | None:
+        """Return the receipt of the action before, for the page that follows it."""
+        try:
+            return _receipt.decode(base64.urlsafe_b64decode(self._receipt.of(request)))
+        except ValueError:  # there is none, or somebody made it up
+            return None
 
-def receipt_in(request: Request) -> Receipt | None:
-    """Return the receipt of the action before, for the page that follows it."""
-    text = request.cookies.get(_RECEIPT, "")
-    if not text:
-        return None
-    try:
-        return Receipt(**json.loads(base64.urlsafe_b64decode(text)))
-    except (TypeError, ValueError):
-        return None
-
-
-def forget_receipt(response: Response) -> None:
-    """Show the receipt once."""
-    response.delete_cookie(_RECEIPT, path=PREFIX.rstrip("/"))
+    def forget_receipt(self, request: Request, response: Response) -> None:
+        """Have the browser forget the receipt, which this page shows."""
+        if self._receipt.of(request):
+            self._receipt.delete(response)
 
 
 def _confirmed(action: Action, target: Target, values: Values, form: Mapping[str, str]) -> Call:

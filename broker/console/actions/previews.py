@@ -1,41 +1,31 @@
-"""What an action would do, as the API's preview of its call tells."""
+"""Previews of actions: asking the API for one, and limiting an action to what its preview showed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from broker.client.words import size
+from broker.client.safeguards import as_parameters
+from broker.client.words import counted, loss_text
 from broker.console.actions.action import Call, Json
-from broker.console.actions.common import plural
 
 _TOLERANCE_PERCENT = 1
-
-_LOSSES = {
-    "scheduledMessages": "messages that are to come later",
-    "deadLetters": "dead letters",
-    "skippedMessages": "messages are skipped",
-    "replayedMessages": "messages are delivered again",
-    "notRetainedMessages": "messages are not retained any more",
-}
-
-_SIZES = {"bytes": "of data", "skippedBytes": "of data are skipped", "replayedBytes": "of data are delivered again"}
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`count` of `unit`; `losses`: numbers and their words; `references`: names, of `reference_count`."""
+    """`count` of `unit`; `losses`: what else is lost, in words; `references`: names, of `reference_count`."""
 
     count: int
     unit: str
     as_of: str
     is_estimated: bool
-    losses: Sequence[tuple[str, str]]
+    losses: Sequence[str]
     references: Sequence[Mapping[str, str]]
     reference_count: int
 
     @property
     def number(self) -> str:
         """The count with its unit."""
-        return ("about " if self.is_estimated else "") + plural(self.count, self.unit)
+        return ("about " if self.is_estimated else "") + counted(self.count, self.unit)
 
     @property
     def loses_something(self) -> bool:
@@ -60,16 +50,15 @@ def guarded(call: Call, *, count: str, as_of: str, is_estimated: bool) -> Call:
 def preview_of(answer: Json) -> Preview:
     """Return the preview in an answer: that of a call, or that of the operation which it would start."""
     found = answer.get("metadata", answer)
-    given = found.get("losses", {})
-    losses = [(f"{given[name]:,}", words) for name, words in _LOSSES.items() if given.get(name)]
-    losses += [(size(given[name]), words) for name, words in _SIZES.items() if given.get(name)]
+    count, unit = int(found.get("count", found.get("total", 0))), found.get("unit", "message")
+    losses = [loss_text(what, number) for what, number in found.get("losses", {}).items() if number]
     references = found.get("referredToBy", [])
     return Preview(
-        count=int(found.get("count", found.get("total", 0))),
-        unit=found.get("unit", "message"),
+        count=count,
+        unit=unit,
         as_of=found.get("asOf", ""),
         is_estimated=bool(found.get("estimated", False)),
-        losses=losses,
+        losses=[loss for loss in losses if loss != counted(count, unit)],
         references=references,
         reference_count=int(found.get("referenceCount", len(references))),
     )
@@ -78,5 +67,4 @@ def preview_of(answer: Json) -> Preview:
 def _with(call: Call, fields: Json) -> Call:
     if call.method != "DELETE":
         return Call(call.method, call.path, call.body | fields, call.query)
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
-    return Call(call.method, call.path, call.body, {**call.query, **texts})
+    return Call(call.method, call.path, call.body, {**call.query, **as_parameters(fields)})

@@ -2,9 +2,21 @@
 
 from collections.abc import Sequence
 
+from broker.client.words import duration_text
 from broker.console.actions import reading
 from broker.console.actions.action import Action, Call, Field, Receipt, Target, Values, Weight
-from broker.console.actions.common import PROJECT, chosen, command, deleting, done, full_name, in_project, posting
+from broker.console.actions.common import (
+    PROJECT,
+    chosen,
+    command,
+    created,
+    deleting,
+    done,
+    encoded,
+    full_name,
+    in_project,
+    posting,
+)
 
 _SNAPSHOT = "projects/{project}/snapshots/{snapshot}"
 _SCHEDULE = "projects/{project}/schedules/{schedule}"
@@ -17,7 +29,7 @@ _TYPES = (("AVRO", "Avro"), ("PROTOCOL_BUFFER", "Protocol Buffers"), ("JSON", "J
 def _put_schedule(target: Target, values: Values) -> Call:
     body = {
         "topic": full_name(target, "topics", values["topic"]),
-        "message": chosen(values, "attributes", "orderingKey") | {"data": values.get("data", "")},
+        "message": chosen(values, "attributes", "orderingKey") | {"data": encoded(values.get("data", ""))},
         **chosen(values, "schedule", "interval", "timeZone"),
     }
     return Call("PUT", f"{target.project}/schedules/{values['id']}", body)
@@ -58,17 +70,17 @@ ACTIONS: Sequence[Action] = [
                 placeholder="30 2 * * *",
                 help="Five fields, or six with seconds first.",
             ),
-            Field(name="interval", label="Or every so many seconds", read=reading.seconds),
+            Field(name="interval", label="Or an interval", read=duration_text, placeholder="90s"),
             Field(name="timeZone", label="Time zone", placeholder="Europe/Berlin", help="Empty: UTC."),
-            Field(name="data", label="Body", kind="area", read=reading.data),
+            Field(name="data", label="Body", kind="area"),
             Field(name="attributes", label="Attributes", kind="area", read=reading.pairs),
             Field(name="orderingKey", label="Ordering key"),
         ],
         call=_put_schedule,
-        receipt=lambda target, values, _: Receipt(
-            f"Created schedule {values['id']}.", f"{target.project}/schedules/{values['id']}"
+        receipt=created("schedule", "schedules"),
+        command=command(
+            "schedule create {id} {data} --topic {topic}", schedule="cron", interval="every", timeZone="time-zone"
         ),
-        command=command("schedule create ID BODY --topic TOPIC", schedule="cron", timeZone="time-zone"),
     ),
     Action(
         on=_SCHEDULE,
@@ -79,8 +91,8 @@ ACTIONS: Sequence[Action] = [
         label="Run it now",
         help="Publishes one message more, also if the schedule is paused.",
         call=posting("run"),
-        receipt=done("Ran {id}."),
-        command=command("schedule run {id}"),
+        receipt=done("Ran {target}."),
+        command=command("schedule run {target}"),
     ),
     Action(
         on=_SCHEDULE,
@@ -90,8 +102,8 @@ ACTIONS: Sequence[Action] = [
         title="Pause",
         label="Pause the schedule",
         call=posting("pause"),
-        receipt=done("Paused {id}.", undo="resume"),
-        command=command("schedule pause {id}"),
+        receipt=done("Paused {target}.", undo="resume"),
+        command=command("schedule pause {target}"),
     ),
     Action(
         on=_SCHEDULE,
@@ -101,8 +113,8 @@ ACTIONS: Sequence[Action] = [
         title="Resume",
         label="Resume the schedule",
         call=posting("resume"),
-        receipt=done("Resumed {id}.", undo="pause"),
-        command=command("schedule resume {id}"),
+        receipt=done("Resumed {target}.", undo="pause"),
+        command=command("schedule resume {target}"),
     ),
     Action(
         on=_SCHEDULE,
@@ -114,8 +126,8 @@ ACTIONS: Sequence[Action] = [
         weight=Weight.LOSSY,
         has_preview=True,
         call=deleting,
-        receipt=done("Deleted schedule {id}.", path=in_project("schedules")),
-        command=command("schedule delete {id} --yes"),
+        receipt=done("Deleted schedule {target}.", path=in_project("schedules")),
+        command=command("schedule delete {target} --yes"),
     ),
     Action(
         on=_SNAPSHOT,
@@ -127,8 +139,8 @@ ACTIONS: Sequence[Action] = [
         weight=Weight.LOSSY,
         has_preview=True,
         call=deleting,
-        receipt=done("Deleted snapshot {id}.", path=in_project("snapshots")),
-        command=command("snapshot delete {id} --yes"),
+        receipt=done("Deleted snapshot {target}.", path=in_project("snapshots")),
+        command=command("snapshot delete {target} --yes"),
     ),
     Action(
         on=PROJECT,
@@ -140,10 +152,8 @@ ACTIONS: Sequence[Action] = [
         label="Create the schema",
         fields=[Field(name="id", label="Id", required=True, placeholder="order"), *_DEFINITION],
         call=_create_schema,
-        receipt=lambda target, values, _: Receipt(
-            f"Created schema {values['id']}.", f"{target.project}/schemas/{values['id']}"
-        ),
-        command=command("schema create ID --file FILE"),
+        receipt=created("schema", "schemas"),
+        command=command("schema create {id} --file FILE"),
     ),
     Action(
         on=_SCHEMA,
@@ -156,8 +166,8 @@ ACTIONS: Sequence[Action] = [
         fields=_DEFINITION,
         call=_commit,
         initial=lambda schema: {"type": schema.get("type", "AVRO"), "definition": schema.get("definition", "")},
-        receipt=done("Committed a revision of {id}."),
-        command=command("schema commit {id} --file FILE"),
+        receipt=done("Committed a revision of {target}."),
+        command=command("schema commit {target} --file FILE"),
     ),
     Action(
         on=_SCHEMA,
@@ -170,8 +180,8 @@ ACTIONS: Sequence[Action] = [
         has_preview=True,
         help="Topics that have it take no messages until they have another one or none.",
         call=deleting,
-        receipt=done("Deleted schema {id}.", path=in_project("schemas")),
-        command=command("schema delete {id} --yes"),
+        receipt=done("Deleted schema {target}.", path=in_project("schemas")),
+        command=command("schema delete {target} --yes"),
     ),
     Action(
         on=_OPERATION,
@@ -184,7 +194,7 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: not data.get("operation", {}).get("done", False),
         call=posting("cancel"),
         receipt=done("Cancelled the operation."),
-        command=command("op cancel {id}"),
+        command=command("op cancel {target}"),
     ),
     Action(
         on=_SCHEDULED,
@@ -200,7 +210,7 @@ ACTIONS: Sequence[Action] = [
         receipt=lambda target, _values, _answer: Receipt(
             f"Cancelled {target.id}: nobody gets it.", f"{target.project}/topics/{target.parts['topic']}"
         ),
-        command=command("scheduled cancel TOPIC {id}"),
+        command=command("scheduled cancel TOPIC {target}"),
     ),
     Action(
         on=PROJECT,
@@ -216,6 +226,6 @@ ACTIONS: Sequence[Action] = [
             {"eventTopic": full_name(target, "topics", values.get("eventTopic", ""))},
         ),
         receipt=done("Changed the event topic."),
-        command=command("events set TOPIC"),
+        command=command("events set {eventTopic}"),
     ),
 ]

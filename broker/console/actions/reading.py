@@ -1,78 +1,53 @@
-"""Reads what was typed into the fields of forms.  Each raises ValueError with the rule."""
+"""Reads what was typed into the fields of forms, by the rules of the commands' options.  Each raises Misuse."""
 
-import base64
-import json
-from typing import Any
+import math
+from datetime import datetime
 
-
-def whole_number(text: str) -> int:
-    """Read a whole number that is not negative."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise ValueError(f"“{text}” is not a whole number.")
-    return int(text)
+from broker.client import words
+from broker.client.stop import Misuse
 
 
-def number(text: str) -> float:
-    """Read a number that is not negative."""
+def text(given: str, _: str) -> str:
+    """Read a text as it is; the API checks it."""
+    return given
+
+
+def number(given: str, label: str) -> float:
     try:
-        found = float(text)
+        found = float(given)
     except ValueError:
-        raise ValueError(f"“{text}” is not a number.") from None
-    if not 0 <= found < float("inf"):
-        raise ValueError(f"“{text}” is not a number of 0 or more.")
+        found = math.nan
+    if not math.isfinite(found):
+        raise Misuse(f"{label} must be a number, not {given!r}")
     return found
 
 
-def checked(text: str) -> bool:
-    """Read a check box, which is sent only if it is checked."""
-    return text == "on"
+def whole_number(given: str, label: str) -> int:
+    try:
+        return int(given)
+    except ValueError:
+        raise Misuse(f"{label} must be a whole number, not {given!r}") from None
 
 
-def lines(text: str) -> list[str]:
-    """Read a text of one entry a line, or of entries with commas or spaces between them."""
-    return text.replace(",", " ").split()
+def ids(given: str, _: str) -> list[str]:
+    """Read ids with line ends, commas or spaces between them."""
+    return given.replace(",", " ").split()
 
 
-def pairs(text: str) -> dict[str, str]:
+def lines(given: str, _: str) -> list[str]:
+    """Read the lines that are not empty."""
+    return [line.strip() for line in given.splitlines() if line.strip()]
+
+
+def pairs(given: str, label: str) -> dict[str, str]:
     """Read lines of KEY=VALUE."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        key, separator, value = line.partition("=")
-        if not separator or not key.strip():
-            raise ValueError(f"each line is KEY=VALUE, not “{line.strip()}”.")
-        if key.strip() in found:
-            raise ValueError(f"{key.strip()} is there twice.")
-        found[key.strip()] = value.strip()
-    return found
+    return words.pairs(lines(given, label), label)
 
 
-def data(text: str) -> str:
-    """Read the body of a message as text, for a field of the API that takes base64."""
-    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
-
-
-def base64_data(text: str) -> str:
-    """Read base64 as it is."""
+def moment(given: str, label: str, now: datetime) -> str:
+    """Read a time, "now", or an age such as "1h".  A time without a zone is in UTC."""
     try:
-        base64.b64decode(text, validate=True)
+        has_zone = datetime.fromisoformat(given).tzinfo is not None
     except ValueError:
-        raise ValueError("this is not base64.") from None
-    return text
-
-
-def seconds(text: str) -> str:
-    """Read a number of seconds as a duration of the API."""
-    return f"{number(text):g}s"
-
-
-def json_object(text: str) -> dict[str, Any]:
-    """Read a JSON object."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"this is not JSON: {error}.") from None
-    if not isinstance(found, dict):
-        raise ValueError("this is not a JSON object.")
-    return found
+        has_zone = True  # it is no time, or none in this form
+    return words.time_text(given if has_zone else f"{given}Z", label, now)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from broker.client.words import counted, duration_text, whole_seconds
 from broker.console.actions import reading
 from broker.console.actions.action import Action, Call, Field, Json, Receipt, Target, Values, Weight
 from broker.console.actions.common import (
@@ -13,34 +14,38 @@ from broker.console.actions.common import (
     SUBSCRIPTION,
     chosen,
     command,
+    created,
     deleting,
     done,
+    encoded,
     full_name,
     in_project,
     operation,
     outcomes,
     patching,
-    plural,
     posting,
 )
 
 _ENDPOINT = Field(name="pushEndpoint", label="Endpoint", placeholder="https://example.com/hook")
 _ACK_DEADLINE = Field(
-    name="ackDeadlineSeconds", label="Ack deadline, in seconds", read=reading.whole_number, help="10 to 600."
+    name="ackDeadlineSeconds",
+    label="Ack deadline",
+    read=whole_seconds,
+    placeholder="30s",
+    help="10 to 600 seconds.",
 )
 _RETENTION = Field(
     name="messageRetentionDuration",
-    label="Retention, in seconds",
-    read=reading.seconds,
-    help="For how long messages that nobody acknowledges are kept: 600 to 2,678,400 seconds.",
+    label="Retention",
+    read=duration_text,
+    placeholder="7d",
+    help="How long messages that nobody acknowledges are kept: 10 minutes to 31 days.",
 )
 _DEAD_LETTER_TOPIC = Field(name="deadLetterTopic", label="Dead-letter topic", help="Empty: none.")
 _MAX_ATTEMPTS = Field(
     name="maxDeliveryAttempts", label="Delivery attempts before that", read=reading.whole_number, help="5 to 100."
 )
-_UNDOABLE = Field(
-    name="undoable", label="Can be undone for an hour", kind="check", read=reading.checked, default="on"
-)
+_UNDOABLE = Field(name="undoable", label="Can be undone for an hour", kind="check", default="on")
 _SINCE = Field(name="startTime", label="Since", kind="time", required=True, placeholder="1h")
 
 
@@ -80,7 +85,7 @@ def _settings(subscription: Json) -> dict[str, str]:
     policy = subscription.get("deadLetterPolicy", {})
     return {
         _ACK_DEADLINE.name: str(subscription.get(_ACK_DEADLINE.name, "")),
-        _RETENTION.name: subscription.get(_RETENTION.name, "").removesuffix("s"),
+        _RETENTION.name: subscription.get(_RETENTION.name, ""),
         _DEAD_LETTER_TOPIC.name: policy.get(_DEAD_LETTER_TOPIC.name, ""),
         _MAX_ATTEMPTS.name: str(policy.get(_MAX_ATTEMPTS.name, "")),
         "labels": "\n".join(f"{key}={value}" for key, value in subscription.get("labels", {}).items()),
@@ -95,7 +100,7 @@ def _seek(target: Target, values: Values) -> Call:
 
 def _sought(target: Target, _: Values, answer: Json) -> Receipt:
     return Receipt(
-        f"Moved {target.id}: {plural(int(answer.get('replayedMessages', 0)), 'message')} will be delivered again.",
+        f"Moved {target.id}: {counted(int(answer.get('replayedMessages', 0)), 'message')} will be delivered again.",
         target.name,
         undo=f"{target.name}:undoSeek" if "undoUntil" in answer else "",
         undo_until=answer.get("undoUntil", ""),
@@ -118,7 +123,7 @@ def _set_endpoint(target: Target, values: Values) -> Call:
 
 
 def _test_push(target: Target, values: Values) -> Call:
-    return Call("POST", f"{target.name}:testPush", {"message": {"data": values.get("data", "")}})
+    return Call("POST", f"{target.name}:testPush", {"message": {"data": encoded(values.get("data", ""))}})
 
 
 def _tested(target: Target, _: Values, answer: Json) -> Receipt:
@@ -156,16 +161,14 @@ ACTIONS: Sequence[Action] = [
             ),
             _ACK_DEADLINE,
             FILTER,
-            Field(name="enableMessageOrdering", label="In the order of keys", kind="check", read=reading.checked),
+            Field(name="enableMessageOrdering", label="In the order of keys", kind="check"),
             _DEAD_LETTER_TOPIC,
             _MAX_ATTEMPTS,
             LABELS,
         ],
         call=_create,
-        receipt=lambda target, values, _: Receipt(
-            f"Created subscription {values['id']}.", f"{target.project}/subscriptions/{values['id']}"
-        ),
-        command=command("sub create ID --topic TOPIC", pushEndpoint="push-endpoint", filter="filter"),
+        receipt=created("subscription", "subscriptions"),
+        command=command("sub create {id} --topic {topic}", pushEndpoint="push-endpoint", filter="filter"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -190,7 +193,7 @@ ACTIONS: Sequence[Action] = [
         ],
         call=_seek,
         receipt=_sought,
-        command=command("seek {id} --yes", time="time", snapshot="snapshot", undoable="undoable"),
+        command=command("seek {target} --yes", time="time", snapshot="snapshot", undoable="undoable"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -202,7 +205,7 @@ ACTIONS: Sequence[Action] = [
         help="Back to where it was before the newest seek or purge of the last hour that can be undone.",
         call=posting("undoSeek"),
         receipt=_sought,
-        command=command("seek {id} --undo --yes"),
+        command=command("seek {target} --undo --yes"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -215,8 +218,8 @@ ACTIONS: Sequence[Action] = [
         help="Nothing is delivered until it is resumed; nothing is lost.",
         fields=[REASON],
         call=posting("pause", "reason"),
-        receipt=done("Paused {id}: nothing is delivered.", undo="resume"),
-        command=command("sub pause {id}", reason="reason"),
+        receipt=done("Paused {target}: nothing is delivered.", undo="resume"),
+        command=command("sub pause {target}", reason="reason"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -227,8 +230,8 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: "pause" in data.get("subscription", {}),
         label="Resume the subscription",
         call=posting("resume"),
-        receipt=done("Resumed {id}.", undo="pause"),
-        command=command("sub resume {id}"),
+        receipt=done("Resumed {target}.", undo="pause"),
+        command=command("sub resume {target}"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -240,8 +243,8 @@ ACTIONS: Sequence[Action] = [
         fields=[REASON],
         applies=lambda data: bool(data.get("is_push")),
         call=posting("pausePush", "reason"),
-        receipt=done("Paused the pushes of {id}.", undo="resumePush"),
-        command=command("push pause {id}", reason="reason"),
+        receipt=done("Paused the pushes of {target}.", undo="resumePush"),
+        command=command("push pause {target}", reason="reason"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -252,8 +255,8 @@ ACTIONS: Sequence[Action] = [
         label="Resume the pushes",
         applies=lambda data: bool(data.get("is_push")),
         call=posting("resumePush"),
-        receipt=done("Resumed the pushes of {id}.", undo="pausePush"),
-        command=command("push resume {id}"),
+        receipt=done("Resumed the pushes of {target}.", undo="pausePush"),
+        command=command("push resume {target}"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -264,10 +267,10 @@ ACTIONS: Sequence[Action] = [
         label="Send it",
         applies=lambda data: bool(data.get("is_push")),
         help="One message that is not in the log, with the id 0; nothing is counted for or against the endpoint.",
-        fields=[Field(name="data", label="Body", kind="area", read=reading.data)],
+        fields=[Field(name="data", label="Body", kind="area")],
         call=_test_push,
         receipt=_tested,
-        command=command("push test {id}"),
+        command=command("push test {target} {data}"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -282,8 +285,8 @@ ACTIONS: Sequence[Action] = [
         help="What was dead-lettered since the time is pushed again.",
         fields=[_SINCE, RATE],
         call=posting("recover", "startTime", RATE.name),
-        receipt=operation("Recovering the pushes of {id}."),
-        command=command("push recover {id}", startTime="since", maxMessagesPerSecond="rate"),
+        receipt=operation("Recovering the pushes of {target}."),
+        command=command("push recover {target}", startTime="since", maxMessagesPerSecond="rate"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -297,9 +300,9 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: bool(data.get("is_push")),
         fields=[_SINCE, Field(name="endpointTime", label="The endpoint is new since", kind="time"), RATE],
         call=posting("replayMissing", "startTime", "endpointTime", RATE.name),
-        receipt=operation("Pushing to the endpoint of {id} what it missed."),
+        receipt=operation("Pushing to the endpoint of {target} what it missed."),
         command=command(
-            "push replay-missing {id}",
+            "push replay-missing {target}",
             startTime="since",
             endpointTime="endpoint-since",
             maxMessagesPerSecond="rate",
@@ -313,10 +316,10 @@ ACTIONS: Sequence[Action] = [
         title="Resend messages",
         label="Resend the messages",
         help="They are delivered once more, to this subscription alone, even if they were acknowledged.",
-        fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.lines)],
+        fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)],
         call=posting("resend", "messageIds"),
         receipt=_resent,
-        command=command("push resend {id}", messageIds="id"),
+        command=command("push resend {target} {messageIds}"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -329,7 +332,7 @@ ACTIONS: Sequence[Action] = [
         fields=[Field(name="id", label="Id", required=True, placeholder="before-release"), LABELS],
         call=_snapshot,
         receipt=lambda target, values, _: Receipt(f"Made snapshot {values['id']}.", f"{target.project}/snapshots"),
-        command=command("snapshot create ID --subscription {id}"),
+        command=command("snapshot create {id} --sub {target}"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -341,8 +344,10 @@ ACTIONS: Sequence[Action] = [
         fields=[_ACK_DEADLINE, _RETENTION, _DEAD_LETTER_TOPIC, _MAX_ATTEMPTS, LABELS],
         call=_update,
         initial=_settings,
-        receipt=done("Changed the settings of {id}."),
-        command=command("sub update {id}", ackDeadlineSeconds="ack-deadline", deadLetterTopic="dead-letter-topic"),
+        receipt=done("Changed the settings of {target}."),
+        command=command(
+            "sub update {target}", ackDeadlineSeconds="ack-deadline", deadLetterTopic="dead-letter-topic"
+        ),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -360,8 +365,8 @@ ACTIONS: Sequence[Action] = [
         ],
         call=lambda target, values: Call("POST", f"{target.name}:setFilter", {"filter": values.get("filter", "")}),
         initial=lambda subscription: {"filter": subscription.get("filter", "")},
-        receipt=done("Changed the filter of {id}."),
-        command=command("sub set-filter {id} FILTER"),
+        receipt=done("Changed the filter of {target}."),
+        command=command("sub set-filter {target} {filter}"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -374,8 +379,8 @@ ACTIONS: Sequence[Action] = [
         fields=[_ENDPOINT],
         call=_set_endpoint,
         initial=lambda subscription: {_ENDPOINT.name: subscription.get("pushConfig", {}).get(_ENDPOINT.name, "")},
-        receipt=done("Changed the endpoint of {id}."),
-        command=command("push set-endpoint {id} URL"),
+        receipt=done("Changed the endpoint of {target}."),
+        command=command("push set-endpoint {target} {pushEndpoint}"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -399,7 +404,7 @@ ACTIONS: Sequence[Action] = [
         ),
         can_be_undone=lambda values: values.get("undoable") is True and "filter" not in values,
         receipt=_purged,
-        command=command("purge {id} --yes", before="before", filter="filter", undoable="undoable"),
+        command=command("purge {target} --yes", before="before", filter="filter", undoable="undoable"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -412,8 +417,8 @@ ACTIONS: Sequence[Action] = [
         has_preview=True,
         help="Its backlog is dropped, and it receives nothing more.",
         call=posting("detach"),
-        receipt=done("Detached {id}."),
-        command=command("sub detach {id} --yes"),
+        receipt=done("Detached {target}."),
+        command=command("sub detach {target} --yes"),
     ),
     Action(
         on=SUBSCRIPTION,
@@ -426,7 +431,7 @@ ACTIONS: Sequence[Action] = [
         has_preview=True,
         help="Its backlog is dropped.",
         call=deleting,
-        receipt=done("Deleted subscription {id}.", path=in_project("subscriptions")),
-        command=command("sub delete {id} --yes"),
+        receipt=done("Deleted subscription {target}.", path=in_project("subscriptions")),
+        command=command("sub delete {target} --yes"),
     ),
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from broker.client.words import duration_text
 from broker.console.actions import reading
 from broker.console.actions.action import Action, Call, Field, Json, Receipt, Target, Values, Weight
 from broker.console.actions.common import (
@@ -13,8 +14,10 @@ from broker.console.actions.common import (
     TOPIC,
     chosen,
     command,
+    created,
     deleting,
     done,
+    encoded,
     full_name,
     in_project,
     operation,
@@ -25,9 +28,10 @@ from broker.console.actions.common import (
 
 _RETENTION = Field(
     name="messageRetentionDuration",
-    label="Retention, in seconds",
-    read=reading.seconds,
-    help="600 to 2,678,400. Empty: as long as its subscriptions need the messages.",
+    label="Retention",
+    read=duration_text,
+    placeholder="7d",
+    help="10 minutes to 31 days. Empty: as long as its subscriptions need the messages.",
 )
 
 
@@ -36,7 +40,9 @@ def _create(target: Target, values: Values) -> Call:
 
 
 def _publish(target: Target, values: Values) -> Call:
-    message = chosen(values, "orderingKey", "attributes") | {"data": values.get("base64", values.get("data", ""))}
+    message = chosen(values, "orderingKey", "attributes") | {
+        "data": values.get("base64") or encoded(values.get("data", ""))
+    }
     return Call("POST", f"{target.name}:publish", {"messages": [message]})
 
 
@@ -62,10 +68,8 @@ ACTIONS: Sequence[Action] = [
         label="Create the topic",
         fields=[Field(name="id", label="Id", required=True, placeholder="orders"), _RETENTION, LABELS],
         call=_create,
-        receipt=lambda target, values, _: Receipt(
-            f"Created topic {values['id']}.", f"{target.project}/topics/{values['id']}"
-        ),
-        command=command("topic create ID", messageRetentionDuration="retention", labels="label"),
+        receipt=created("topic", "topics"),
+        command=command("topic create {id}", messageRetentionDuration="retention", labels="label"),
     ),
     Action(
         on=TOPIC,
@@ -75,14 +79,14 @@ ACTIONS: Sequence[Action] = [
         title="Publish a message",
         label="Publish the message",
         fields=[
-            Field(name="data", label="Body", kind="area", read=reading.data),
-            Field(name="base64", label="Or a file, or a body in base64", kind="area", read=reading.base64_data),
+            Field(name="data", label="Body", kind="area"),
+            Field(name="base64", label="Or a file, or a body in base64", kind="area"),
             Field(name="attributes", label="Attributes", kind="area", read=reading.pairs, placeholder="kind=order"),
             Field(name="orderingKey", label="Ordering key"),
         ],
         call=_publish,
         receipt=_published,
-        command=command("publish {id} BODY", attributes="attribute", orderingKey="ordering-key"),
+        command=command("publish {target} {data}", attributes="attribute", orderingKey="ordering-key"),
     ),
     Action(
         on=TOPIC,
@@ -100,11 +104,11 @@ ACTIONS: Sequence[Action] = [
             "topic",
         ),
         initial=lambda topic: {
-            _RETENTION.name: topic.get(_RETENTION.name, "").removesuffix("s"),
+            _RETENTION.name: topic.get(_RETENTION.name, ""),
             "labels": "\n".join(f"{key}={value}" for key, value in topic.get("labels", {}).items()),
         },
-        receipt=done("Changed the settings of {id}."),
-        command=command("topic update {id}", messageRetentionDuration="retention", labels="label"),
+        receipt=done("Changed the settings of {target}."),
+        command=command("topic update {target}", messageRetentionDuration="retention", labels="label"),
     ),
     Action(
         on=TOPIC,
@@ -117,8 +121,8 @@ ACTIONS: Sequence[Action] = [
         help="Publishes are refused until the topic is unfrozen. What it has is delivered.",
         fields=[REASON],
         call=posting("freeze", "reason"),
-        receipt=done("Froze {id}: publishes are refused.", undo="unfreeze"),
-        command=command("topic freeze {id}", reason="reason"),
+        receipt=done("Froze {target}: publishes are refused.", undo="unfreeze"),
+        command=command("topic freeze {target}", reason="reason"),
     ),
     Action(
         on=TOPIC,
@@ -129,8 +133,8 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: "frozen" in data.get("topic", {}),
         label="Unfreeze the topic",
         call=posting("unfreeze"),
-        receipt=done("Unfroze {id}: it takes messages again.", undo="freeze"),
-        command=command("topic unfreeze {id}"),
+        receipt=done("Unfroze {target}: it takes messages again.", undo="freeze"),
+        command=command("topic unfreeze {target}"),
     ),
     Action(
         on=TOPIC,
@@ -149,9 +153,9 @@ ACTIONS: Sequence[Action] = [
             RATE,
         ],
         call=_copy,
-        receipt=operation("Copying {id}."),
+        receipt=operation("Copying {target}."),
         command=command(
-            "topic copy {id} TARGET",
+            "topic copy {target} {targetTopic}",
             filter="filter",
             startTime="since",
             endTime="until",
@@ -168,10 +172,10 @@ ACTIONS: Sequence[Action] = [
         weight=Weight.LOSSY,
         has_preview=True,
         help="Nobody is handed these messages any more, whatever is sought or redriven.",
-        fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.lines)],
+        fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)],
         call=posting("retract", "messageIds"),
         receipt=lambda target, _values, answer: Receipt(outcomes(f"Messages of {target.id}", answer), target.name),
-        command=command("message retract {id} ID"),
+        command=command("message retract {target} {messageIds} --yes"),
     ),
     Action(
         on=TOPIC,
@@ -184,8 +188,8 @@ ACTIONS: Sequence[Action] = [
         has_preview=True,
         help="All that was published is forgotten, for every subscription, and snapshots of the topic are deleted.",
         call=posting("purge"),
-        receipt=done("Purged {id}."),
-        command=command("purge --topic {id} --yes"),
+        receipt=done("Purged {target}."),
+        command=command("purge --topic {target} --yes"),
     ),
     Action(
         on=TOPIC,
@@ -198,7 +202,7 @@ ACTIONS: Sequence[Action] = [
         has_preview=True,
         help="Its subscriptions stay, and receive nothing more.",
         call=deleting,
-        receipt=done("Deleted topic {id}.", path=in_project("topics")),
-        command=command("topic delete {id} --yes"),
+        receipt=done("Deleted topic {target}.", path=in_project("topics")),
+        command=command("topic delete {target} --yes"),
     ),
 ]
