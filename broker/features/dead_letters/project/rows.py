@@ -65,8 +65,9 @@ _OF_TRAIT: dict[str, ColumnElement[Any]] = {
 
 # Which dead letters can be acted on (features/dead_letters/dead_letter_state.py), for all records at once: those
 # that a subscription of their topic has yet to deliver or to settle, and those that nobody has resolved and that no
-# subscription has passed.  It leaves out the filters and the retention of these subscriptions.
-_IS_OPEN = text("""
+# subscription has passed.  It leaves out the filters and the retention of these subscriptions.  The parentheses
+# around all of it are needed: SQLAlchemy puts none around a text that it joins to other conditions by AND.
+_IS_OPEN = text("""(
     dead_letters.seq >= cursors_of_shards.next_seq
     OR (dead_letters.shard_id, dead_letters.seq) IN (
         SELECT a.shard_id, p.seq
@@ -93,7 +94,7 @@ _IS_OPEN = text("""
     )
     OR dead_letters.resolution IS NULL
         AND (cursors_of_shards.first_seq IS NULL OR dead_letters.seq < cursors_of_shards.first_seq)
-""")
+)""")
 _CURSORS = (
     text("""
         SELECT shard_id, min(next_seq) AS next_seq, min(coalesce(first_seq, 0)) AS first_seq
@@ -196,7 +197,7 @@ async def list_groups(
     )
     found = _of_project(chosen, query.project, query.conditions)
     found = found.select_from(dead_letters.outerjoin(_CURSORS, _CURSORS.c.shard_id == dead_letters.c.shard_id))
-    found = found.where(dead_letters.c.publish_time <= until, _IS_OPEN.self_group())
+    found = found.where(dead_letters.c.publish_time <= until, _IS_OPEN)
     expressions = [_OF_TRAIT[trait] for trait in query.by]
     found = found.group_by(*keys).order_by(amount.desc(), *keys).limit(query.size + 1)
     if query.after is not None:
