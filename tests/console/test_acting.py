@@ -64,7 +64,7 @@ async def test_a_seek_is_previewed_while_one_types_and_undone(rest: Rest, browse
     page = await open_page(browser, rest, f"{rest.subscription()}")
     await page.get_by_role("link", name="Seek: replay or skip").click()
     await page.get_by_label("To the time").fill("now")
-    await page.get_by_role("button", name="Seek: move past 3 messages").click()
+    await page.get_by_role("button", name="Seek: 3 messages").click()
     receipt = page.locator("#receipt")
     await expect(receipt).to_contain_text("Moved sub")
     assert await rest.pull() == []
@@ -114,3 +114,22 @@ async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> N
     await page.get_by_role("button", name="Change the settings").click()
     await expect(page.locator("#receipt")).to_contain_text("Changed the settings of sub.")
     assert (await rest.ok("GET", rest.subscription()))["labels"] == {"team": "billing"}
+
+
+async def test_the_command_follows_what_one_types(rest: Rest, browser: Browser) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    page = await open_page(browser, rest, f"{rest.subscription()}:update")
+    await page.get_by_label("Ack deadline").fill("90s")
+    await expect(page.locator(".command")).to_contain_text("--ack-deadline 90")
+
+
+async def test_a_frozen_topic_says_so_and_a_subscription_is_created_from_its_page(
+    rest: Rest, browser: Browser
+) -> None:
+    await rest.create_topic()
+    await rest.ok("POST", f"{rest.topic()}:freeze", {"reason": "It is migrated."})
+    page = await open_page(browser, rest, rest.topic())
+    await expect(page.locator("#frozen")).to_contain_text("It is migrated.")
+    await page.get_by_role("link", name="Create a subscription").click()
+    await expect(page.get_by_label("Topic needed")).to_have_value("topic")

@@ -119,7 +119,7 @@ class Action:
     rpc: str
     permission: str
     title: str
-    label: str
+    label: str  # of the button; {count} is that of the preview, with its unit
     call: Callable[[Target, Values], Call]
     receipt: Callable[[Target, Values, Json], Receipt]
     command: Callable[[Target, Values], str]

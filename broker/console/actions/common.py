@@ -139,6 +139,15 @@ def outcomes(text: str, answer: Json) -> str:
     return f"{text}: {counts or 'no message'}."
 
 
+# What an outcome means for somebody who reads it alone, where its name does not say it.
+_OUTCOMES = {
+    "filtered": "left out, because the filter does not match",
+    "outstanding": "left alone, because a consumer holds the message until its ack deadline",
+}
+
+
 def _words(outcome: str) -> str:
     """Return "already settled" for "alreadySettled"."""
+    if outcome in _OUTCOMES:
+        return _OUTCOMES[outcome]
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in outcome)

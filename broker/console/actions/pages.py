@@ -124,7 +124,7 @@ class ActionPages:
         if not own and not of_rows:
             return Offers()
         permitted = await self._permitted(request, [*own, *of_rows])
-        given = dict(request.query_params)
+        given = dict(request.path_params) | dict(request.query_params)
         return Offers(
             [
                 Offer(each.action.title, _url(*each, given), each.action.weight is Weight.LOSSY)
@@ -213,7 +213,8 @@ class ActionPages:
                 except ApiError as refused:
                     if refused.status == 401:
                         raise
-                    note = refused.message
+                    if request.query_params or refused.status != 400:  # else the form is empty yet
+                        note = refused.message
         page = Page(
             template="action.html",
             title=action.title,
@@ -224,7 +225,9 @@ class ActionPages:
                 "target": target,
                 "texts": texts,
                 "preview": preview,
-                "label": action.label.format(count=preview.number if preview is not None else ""),
+                "label": ""
+                if preview is None and action.has_preview
+                else action.label.format(count=preview.number if preview else ""),
                 "nothing": preview is not None and action.weight is Weight.BOUNDED and not preview.count,
                 "confirm": preview is not None
                 and preview.loses_something

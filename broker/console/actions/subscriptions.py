@@ -45,6 +45,20 @@ _DEAD_LETTER_TOPIC = Field(name="deadLetterTopic", label="Dead-letter topic", he
 _MAX_ATTEMPTS = Field(
     name="maxDeliveryAttempts", label="Delivery attempts before that", read=reading.whole_number, help="5 to 100."
 )
+_MIN_BACKOFF = Field(
+    name="minimumBackoff",
+    label="Shortest wait before a redelivery",
+    read=duration_text,
+    placeholder="10s",
+    help="Of messages that were not acknowledged. Empty in both: they are delivered again at once.",
+)
+_MAX_BACKOFF = Field(
+    name="maximumBackoff",
+    label="Longest wait before a redelivery",
+    read=duration_text,
+    placeholder="10m",
+    help="The wait doubles with each attempt. 0 to 600 seconds.",
+)
 _UNDOABLE = Field(name="undoable", label="Can be undone for an hour", kind="check", default="on")
 _SINCE = Field(name="startTime", label="Since", kind="time", required=True, placeholder="1h")
 
@@ -74,6 +88,7 @@ def _update(target: Target, values: Values) -> Call:
             _ACK_DEADLINE.name: lambda given: given.get(_ACK_DEADLINE.name),
             _RETENTION.name: lambda given: given.get(_RETENTION.name),
             "deadLetterPolicy": lambda given: _dead_letter_policy(target, given).get("deadLetterPolicy"),
+            "retryPolicy": lambda given: chosen(given, _MIN_BACKOFF.name, _MAX_BACKOFF.name) or None,
             "labels": lambda given: given.get("labels", {}),
         },
         "subscription",
@@ -88,6 +103,8 @@ def _settings(subscription: Json) -> dict[str, str]:
         _RETENTION.name: subscription.get(_RETENTION.name, ""),
         _DEAD_LETTER_TOPIC.name: policy.get(_DEAD_LETTER_TOPIC.name, ""),
         _MAX_ATTEMPTS.name: str(policy.get(_MAX_ATTEMPTS.name, "")),
+        _MIN_BACKOFF.name: subscription.get("retryPolicy", {}).get(_MIN_BACKOFF.name, ""),
+        _MAX_BACKOFF.name: subscription.get("retryPolicy", {}).get(_MAX_BACKOFF.name, ""),
         "labels": "\n".join(f"{key}={value}" for key, value in subscription.get("labels", {}).items()),
     }
 
@@ -99,8 +116,9 @@ def _seek(target: Target, values: Values) -> Call:
 
 
 def _sought(target: Target, _: Values, answer: Json) -> Receipt:
+    again = int(answer.get("replayedMessages", 0))
     return Receipt(
-        f"Moved {target.id}: {counted(int(answer.get('replayedMessages', 0)), 'message')} will be delivered again.",
+        f"Moved {target.id}: {counted(again, 'message')} will be delivered again.",
         target.name,
         undo=f"{target.name}:undoSeek" if "undoUntil" in answer else "",
         undo_until=answer.get("undoUntil", ""),
@@ -148,7 +166,7 @@ ACTIONS: Sequence[Action] = [
         rpc="Subscriber.CreateSubscription",
         permission="pubsub.subscriptions.create",
         title="Create a subscription",
-        shown_on=("", "/subscriptions"),
+        shown_on=("", "/subscriptions", "/topics/{topic}"),
         label="Create the subscription",
         fields=[
             Field(name="id", label="Id", required=True, placeholder="billing"),
@@ -176,7 +194,7 @@ ACTIONS: Sequence[Action] = [
         rpc="Subscriber.Seek",
         permission="pubsub.subscriptions.consume",
         title="Seek: replay or skip",
-        label="Seek: move past {count}",
+        label="Seek: {count}",
         weight=Weight.BOUNDED,
         has_preview=True,
         help="What was published before the time is acknowledged; what was published since is delivered again.",
@@ -341,12 +359,27 @@ ACTIONS: Sequence[Action] = [
         permission="pubsub.subscriptions.update",
         title="Change the settings",
         label="Change the settings",
-        fields=[_ACK_DEADLINE, _RETENTION, _DEAD_LETTER_TOPIC, _MAX_ATTEMPTS, LABELS],
+        fields=[
+            _ACK_DEADLINE,
+            _RETENTION,
+            _MIN_BACKOFF,
+            _MAX_BACKOFF,
+            _DEAD_LETTER_TOPIC,
+            _MAX_ATTEMPTS,
+            LABELS,
+        ],
         call=_update,
         initial=_settings,
         receipt=done("Changed the settings of {target}."),
         command=command(
-            "sub update {target}", ackDeadlineSeconds="ack-deadline", deadLetterTopic="dead-letter-topic"
+            "sub update {target}",
+            ackDeadlineSeconds="ack-deadline",
+            messageRetentionDuration="retention",
+            minimumBackoff="min-backoff",
+            maximumBackoff="max-backoff",
+            deadLetterTopic="dead-letter-topic",
+            maxDeliveryAttempts="max-attempts",
+            labels="label",
         ),
     ),
     Action(

@@ -125,7 +125,7 @@ function start() {
   own.addEventListener("submit", send);
   own.addEventListener("input", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
-    if (!preview() || target.id === "f-confirm") return;
+    if (target.id === "f-confirm") return;
     clearTimeout(timer);
     timer = setTimeout(look, DELAY_MS);
   });
