@@ -40,6 +40,7 @@ ELSEWHERE = {
     "dead_letter_groups._READ_DEAD_LETTERS": _OTHERS,
     "dead_letter_groups._READ_DEAD_LETTER_TOPICS": _LOCAL,
     "copying._READ_ENDS": _MANY,
+    "dead_letters._LIST_DEAD_LETTER_SHARDS": _MANY,
     "dead_letters._READ_DEAD_LETTER_MESSAGES": _BY_SHARD,
     "delivery_attempts._MODIFY_ACK_DEADLINE": _OTHERS,
     "discard._FIND_DEAD_LETTERS": _MANY,

@@ -370,6 +370,9 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
         await redrive.list_dead_letter_subscriptions(
             session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id]
         )
+        await dead_letter_rows.list_dead_letter_topics(
+            session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id]
+        )
         groups = [dead_letter_groups.Group(1, await dead_letters.read(connection=session))]
         await dead_letter_groups.read_messages(session, source.shard_id, groups, groups)
         await dead_letters.step(connection=session, max_messages=3)

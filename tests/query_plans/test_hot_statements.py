@@ -153,6 +153,7 @@ EXPECTED = {
     "redrive._DELETE_REDRIVEN_DEAD_LETTERS": set(),
     "dead_letter_groups._COUNT_DEAD_LETTERS": set(),
     "dead_letter_groups._READ_DEAD_LETTER_TOPICS": {"shards_pkey"},
+    "dead_letters._LIST_DEAD_LETTER_SHARDS": set(),
     "redrive._LIST_DEAD_LETTER_SUBSCRIPTIONS": {"cursors_pkey"},
     "dead_letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
     "log_walk._FIND_MATCHING": {"_pkey", "straggler_batches_pkey"},

@@ -193,6 +193,7 @@ class ResourceCache:
         self._tasks = tasks
         self._topics = Entries[Topic](self._load_topics, tasks, self._counters.process)
         self._subscriptions = Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
+        self._dead_lettering = Entries[Sequence[str]](self._load_dead_lettering, tasks, self._counters.process)
         self._added: list[Entries[Any]] = []
 
     def add(self, read: ReadByName[Resource]) -> Entries[Resource]:
@@ -223,6 +224,10 @@ class ResourceCache:
         if subscription is None:
             raise not_found("Subscription does not exist", name, "subscriptions")
         return subscription
+
+    async def dead_lettering(self, topic: str) -> Sequence[str]:
+        """The names of the subscriptions that dead-letter to a topic, and of their topics.  Raises Unavailable."""
+        return await self._dead_lettering.get(topic) or ()
 
     def is_current(self, subscription: Subscription) -> bool:
         """Whether no change of the subscription is known since it was read.
@@ -292,6 +297,8 @@ class ResourceCache:
             added.drop(name)
         is_topic = name is not None and "/topics/" in name
         self._subscriptions.drop(None if is_topic else name)
+        if name is None or is_topic or "/subscriptions/" in name:
+            self._dead_lettering.drop(None)  # it is not known to which topic the subscription dead-letters
         if name is not None and any(listener.is_interested(name) for listener in self._listeners):
             self._subscriptions.read_soon(name)
 
@@ -312,6 +319,10 @@ class ResourceCache:
     async def _load(self, read: ReadByName[Resource], names: Sequence[str]) -> Mapping[str, Resource]:
         async with self._database.transaction() as connection:
             return await read(connection, names=names)
+
+    async def _load_dead_lettering(self, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        async with self._database.transaction() as connection:
+            return await subscriptions.find_dead_lettering(connection, topics=names)
 
     async def _load_subscriptions(self, names: Sequence[str]) -> Mapping[str, Subscription]:
         async with self._database.transaction() as connection:

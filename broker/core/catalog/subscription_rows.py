@@ -53,6 +53,7 @@ from broker.model.due_attempt import first_due_floor
 from broker.model.page import Page
 from broker.model.pause import Pause
 from broker.model.subscription import Subscription
+from broker.model.topic import DELETED_TOPIC
 
 _SHARDS = shards_with_levels(of_subscription())
 _dead_letter_topics, _dead_letter_readers = topics.alias(), subscriptions.alias()
@@ -105,13 +106,15 @@ def _subscription(row: Row[Any]) -> Subscription:
     )
 
 
-async def find_dead_lettering(connection: AsyncConnection, *, topic: str) -> list[str]:
-    """Returns the names of the subscriptions that dead-letter to a topic, and of their topics."""
-    wanted = select(subscriptions.c.name, subscriptions.c.topic).where(
-        subscriptions.c.dead_letter_topic == topic, subscriptions.c.detached.is_(False)
+async def find_dead_lettering(connection: AsyncConnection, *, topics: Sequence[str]) -> dict[str, list[str]]:
+    """Returns the names of the subscriptions that dead-letter to each of the topics, and of their own topics."""
+    wanted = select(subscriptions.c.name, subscriptions.c.topic, subscriptions.c.dead_letter_topic).where(
+        subscriptions.c.dead_letter_topic.in_(topics), subscriptions.c.detached.is_(False)
     )
-    rows = (await connection.execute(wanted.order_by(subscriptions.c.name))).all()
-    return [name for row in rows for name in row if name.startswith("projects/")]
+    found: dict[str, list[str]] = {topic: [] for topic in topics}
+    for row in await connection.execute(wanted.order_by(subscriptions.c.name)):
+        found[row.dead_letter_topic] += [name for name in (row.name, row.topic) if name != DELETED_TOPIC]
+    return found
 
 
 async def insert_subscription(

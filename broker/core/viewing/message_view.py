@@ -1,6 +1,6 @@
-"""What one caller sees of the messages of a topic or subscription.
+"""Decides which part of a message one caller sees.
 
-    sight         the caller has                                            and sees
+    sight         permission of the caller                                  what the caller sees
     WHOLE         attachSubscription or consume, or pubsub.messages.view    the message as it was published
     MASKED        pubsub.messages.viewMasked                                what no masking rule hides
     ATTRIBUTES    pubsub.messages.viewAttributes                            the same, without the data
@@ -57,6 +57,13 @@ def sight_of(required: Sequence[Required]) -> Sight:
     return Sight.MASKED if VIEW_MASKED in held else Sight.WHOLE
 
 
+def read_bytes_for_any_rule(sight: Sight, preview_bytes: int) -> int:
+    """Returns how much data of each message to read for a preview, where its rules are found after it was read."""
+    if sight is Sight.ATTRIBUTES or not preview_bytes:
+        return 0
+    return max(preview_bytes, MAX_MASKED_BYTES) if sight is Sight.MASKED else preview_bytes
+
+
 class Masked(msgspec.Struct, rename="camel", omit_defaults=True):
     """The hidden part of a message: the values of `attributes`, and of the data "FIELDS" or "ALL".
 
@@ -88,6 +95,12 @@ class MessageView:
     def hides_fields(self) -> bool:
         return any(rule.fields for rule in self.rules)
 
+    def _mask_fields(self, data: bytes) -> bytes | None:
+        """Returns data without its masked fields.  None: it has to be hidden as a whole."""
+        if len(data) > MAX_MASKED_BYTES:
+            return None
+        return mask_json(data, [path for rule in self.rules for path in rule.fields])
+
     def joined(self, other: "MessageView") -> "MessageView":
         """The view by the rules of both."""
         more = [rule for rule in other.rules if rule not in self.rules]
@@ -115,8 +128,7 @@ class MessageView:
         if data_size and self.sight is Sight.ATTRIBUTES:
             data, how = b"", "ALL"
         elif data_size and preview_bytes and self.hides_fields:
-            paths = [path for rule in self.rules for path in rule.fields]
-            shown = mask_json(data, paths) if len(data) == data_size <= MAX_MASKED_BYTES else None
+            shown = self._mask_fields(data) if len(data) == data_size else None
             if len(data) > _LONG:
                 await asyncio.sleep(0)
             how = "ALL" if shown is None else "FIELDS" if shown != data else ""
@@ -134,8 +146,7 @@ class MessageView:
         """
         if self.sight is Sight.WHOLE or not self.hides_fields:
             return text, None
-        paths = [path for rule in self.rules for path in rule.fields]
-        shown = mask_json(text, paths) if len(text) <= MAX_MASKED_BYTES else None
+        shown = self._mask_fields(text)
         if shown is None:
             raise self.refuse_masked_data()
         if shown == text:

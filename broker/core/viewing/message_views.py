@@ -7,12 +7,11 @@ from broker.access.policies.authorizer import Required
 from broker.api.permissions import LOOK
 from broker.api.rest.call import Call
 from broker.core.catalog.resource_cache import Entries, ResourceCache
-from broker.core.catalog.subscription_rows import find_dead_lettering
 from broker.core.viewing.masking_rule import MaskingRule
 from broker.core.viewing.message_view import SEES_ALL, MessageView, Sight, sight_of
-from broker.db.driver.database import Database
 from broker.model.errors import InvalidArgument, NotFound, PermissionDenied, Unauthenticated
 from broker.model.names import project_of
+from broker.model.topic import DELETED_TOPIC
 
 Rules = Sequence[MaskingRule]
 
@@ -25,17 +24,11 @@ def rules_of(project: str) -> str:
 class MessageViews:
     """The views of the messages of a process.  Without `rules`, which are by project, nothing is masked.
 
-    A caller who may receive the messages costs a comparison; any other one a look into a cache, and a statement
-    where the project has rules.
+    For callers who may receive the messages nothing is looked up.  For all others, the rules and the subscriptions
+    that dead-letter to a topic are in caches.
     """
 
-    def __init__(
-        self,
-        database: Database | None = None,
-        resources: ResourceCache | None = None,
-        rules: Entries[Rules] | None = None,
-    ) -> None:
-        self._database = database
+    def __init__(self, resources: ResourceCache | None = None, rules: Entries[Rules] | None = None) -> None:
         self._resources = resources
         self._rules = rules
 
@@ -46,47 +39,67 @@ class MessageViews:
         what the caller was let in, if that was not checked before the call.  Raises Unavailable.
         """
         sight = sight_of(call.required if required is None else required)
+        if sight is Sight.WHOLE or self._resources is None:
+            return MessageView(sight)
+        if "/subscriptions/" not in name:
+            return await self.of_names(sight, await self._sources_of(name))
+        try:
+            topic = (await self._resources.subscription(name)).topic
+        except (NotFound, InvalidArgument):  # the call itself says so
+            return MessageView(sight)
+        return await self.of_subscription(sight, name, topic)
+
+    async def of_subscription(self, sight: Sight, name: str, topic: str) -> MessageView:
+        """The view of the messages that a subscription has, or had, of a topic.  Raises Unavailable."""
         if sight is Sight.WHOLE:
             return SEES_ALL
-        return MessageView(sight, await self._rules_for(name))
+        return await self.of_names(sight, [name, *await self._sources_of(topic)])
 
-    async def of_permitted(self, call: Call, topic: str, *, otherwise: Sight = Sight.MASKED) -> MessageView:
-        """The view of a message that is to be published on a topic, in a call whose permission is another one.
+    async def of_permitted(self, call: Call, topic: str) -> MessageView:
+        """The view of a message that is to be published on a topic, in a call that shows it by another permission.
 
-        `otherwise`: the sight of callers who may not look at them.  Raises Unavailable.
+        Callers who may not look at messages of the topic see what no rule hides.  Raises Unavailable.
         """
         if call.gate is None:
             return SEES_ALL
-        sight = otherwise
+        sight = Sight.MASKED
         with suppress(PermissionDenied, Unauthenticated):
-            sight = max(otherwise, sight_of(await call.gate.allow(call.caller, LOOK, topic)))
-        return SEES_ALL if sight is Sight.WHOLE else await self.of_names(sight, [topic])
+            sight = max(sight, sight_of(await call.gate.allow(call.caller, LOOK, topic)))
+        return await self.of_names(sight, [topic])
 
     async def of_names(self, sight: Sight, names: Iterable[str]) -> MessageView:
-        """The view by the rules for any of these topics and subscriptions, and no others.  Raises Unavailable."""
+        """The view by the rules for any of these topics and subscriptions, and no others.
+
+        The name of a deleted topic stands for none.  Raises Unavailable.
+        """
         if sight is Sight.WHOLE or self._rules is None:
             return MessageView(sight)
-        found: dict[str, MaskingRule] = {}
+        by_project: dict[str, list[str]] = {}
         for name in names:
-            for rule in await self._rules.get(rules_of(project_of(name))) or ():
-                if rule.covers(name):
+            if name == DELETED_TOPIC:
+                continue
+            by_project.setdefault(project_of(name), []).append(name)
+        found: dict[str, MaskingRule] = {}
+        for project, some in by_project.items():
+            for rule in await self._rules.get(rules_of(project)) or ():
+                if any(map(rule.covers, some)):
                     found[rule.name] = rule
         return MessageView(sight, tuple(found[name] for name in sorted(found)))
 
-    async def _rules_for(self, name: str) -> Rules:
-        if self._rules is None or self._database is None or self._resources is None:
+    async def _sources_of(self, topic: str) -> Iterable[str]:
+        """Returns a topic, the subscriptions that dead-letter to it and their topics, and so on from these topics.
+
+        Rules for all of them hold for dead letters.
+        """
+        if self._resources is None or topic == DELETED_TOPIC:
             return ()
-        names = [name]
-        topic = name
-        if "/subscriptions/" in name:
-            try:
-                topic = (await self._resources.subscription(name)).topic
-            except (NotFound, InvalidArgument):  # the call itself says so
-                return ()
-            names += [topic] if topic.startswith("projects/") else []
-        async with self._database.transaction() as connection:
-            names += await find_dead_lettering(connection, topic=topic)
-        return (await self.of_names(Sight.MASKED, names)).rules
+        names, topics = {topic: None}, [topic]
+        for each in topics:  # the loop adds to them
+            for name in await self._resources.dead_lettering(each):
+                if "/topics/" in name and name not in names:
+                    topics.append(name)
+                names[name] = None
+        return names
 
 
 NOTHING_MASKED = MessageViews()

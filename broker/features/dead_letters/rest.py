@@ -7,7 +7,7 @@ from typing import Any
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
-from broker.core.viewing.message_view import MessageView, Shown
+from broker.core.viewing.message_view import MessageView, Shown, Sight, read_bytes_for_any_rule
 from broker.core.viewing.message_views import MessageViews
 from broker.core.viewing.seen_messages import raw_attributes
 from broker.features.dead_letters.dead_letter_list import (
@@ -31,17 +31,39 @@ async def list_dead_letters(service: DeadLetterService, views: MessageViews, cal
     page, trait = decode_dead_letters(call.query)
     hung_up = call.exchange.hung_up
     view = await views.of(call, call.name)
-    view.check_search(filter_text=page.filter)
-    for each in page.chosen:
-        view.check_attribute(each.attribute, f"{_ATTRIBUTE}{each.attribute}")
+    if view.sight is not Sight.WHOLE:
+        await _check_choice(service, views, view, call, page, trait)
     if trait is None:
-        read = replace(page, preview_bytes=view.read_bytes(page.preview_bytes))
+        read = replace(page, preview_bytes=read_bytes_for_any_rule(view.sight, page.preview_bytes))
         found = await service.list_dead_letters(call.name, read, hung_up=hung_up)
         shown = [await show_dead_letter(views, view, each, page.preview_bytes) for each in found.found]
         return encode_resource(dead_letters_json(found, shown))
-    view.check_attribute(trait.attribute, "groupBy")
     groups, found = await service.group_dead_letters(call.name, page, trait, hung_up=hung_up)
     return encode_resource(groups_json(groups, found))
+
+
+async def _check_choice(
+    service: DeadLetterService,
+    views: MessageViews,
+    view: MessageView,
+    call: Call,
+    page: DeadLetterPage,
+    trait: Trait | None,
+) -> None:
+    """Raises PermissionDenied if dead letters are chosen or grouped by values that the caller does not see.
+
+    The rules for all topics that have dead letters of the subscription apply, whether or not these match: a refusal
+    for matching ones alone would tell that there are some.
+    """
+    compared = [(each.attribute, f"{_ATTRIBUTE}{each.attribute}") for each in page.chosen if each.attribute]
+    compared += [(trait.attribute, "groupBy")] if trait is not None and trait.attribute else []
+    if not page.filter and not compared:
+        return
+    topics = await service.dead_letter_topics(call.name, hung_up=call.exchange.hung_up)
+    view = view.joined(await views.of_names(view.sight, topics))
+    view.check_search(filter_text=page.filter)
+    for attribute, field in compared:
+        view.check_attribute(attribute, field)
 
 
 async def show_dead_letter(
@@ -50,7 +72,7 @@ async def show_dead_letter(
     """Returns a dead letter as its caller sees it.  `view`: by the rules for where it comes from, and those for its
     dead-letter topic apply, too.
     """
-    there = await views.of_names(view.sight, [dead_letter.topic] if dead_letter.topic else [])
+    there = await views.of_names(view.sight, [dead_letter.topic])
     size = dead_letter.data_size
     return await view.joined(there).show(dead_letter.attributes_text, dead_letter.data, size, preview_bytes)
 

@@ -11,7 +11,12 @@ from broker.db.driver import statements
 from broker.db.driver.by_shard import read_sharing
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.chosen import Chosen
-from broker.features.dead_letters.dead_letter_groups import ChosenGroups, Group, read_chosen
+from broker.features.dead_letters.dead_letter_groups import (
+    ChosenGroups,
+    Group,
+    read_chosen,
+    read_dead_letter_topics,
+)
 from broker.features.dead_letters.dead_letter_list import (
     MAX_DEAD_LETTERS,
     DeadLetter,
@@ -25,6 +30,7 @@ from broker.model.message_preview import preview_cost
 from broker.model.timestamps import END_OF_TIME, EVER
 from broker.model.topic import DELETED_TOPIC
 
+_LIST_DEAD_LETTER_SHARDS = statements.hot("list_dead_letter_shards")
 _READ_DEAD_LETTER_MESSAGES = statements.hot("read_dead_letter_messages")
 
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -72,6 +78,16 @@ async def list_dead_letters(connection: HotConnection, asked: AskedDeadLetters) 
         if rest is not None:
             return DeadLetterList(walk.found, walk.scanned, walk.resolved, rest)
     return DeadLetterList(walk.found, walk.scanned, walk.resolved, None)
+
+
+async def list_dead_letter_topics(
+    connection: HotConnection, *, subscription_id: int, shard_ids: Sequence[int]
+) -> list[str]:
+    """Returns the names of the topics that have dead letters of a subscription.  `shard_ids`: its shards."""
+    asked = {"subscription_id": subscription_id, "source_shard_ids": list(shard_ids)}
+    [rows] = await connection.run((_LIST_DEAD_LETTER_SHARDS, asked))
+    topics = await read_dead_letter_topics(connection, [row.shard_id for row in rows])
+    return sorted({row.topic for row in topics.values()})
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from broker.features.dead_letters.dead_letter_list import (
     Trait,
     grouped,
 )
-from broker.features.dead_letters.rows import AskedDeadLetters, list_dead_letters
+from broker.features.dead_letters.rows import AskedDeadLetters, list_dead_letter_topics, list_dead_letters
 from broker.model.names import project_of
 from broker.model.page import invalid_page_token, page_token
 
@@ -57,6 +57,23 @@ class DeadLetterService:
         page = replace(page, size=MAX_DEAD_LETTERS, start=None)
         found = await self._list(subscription_name, page, bodies=False, hung_up=hung_up)
         return grouped(found.found, trait), found
+
+    async def dead_letter_topics(self, subscription_name: str, *, hung_up: HungUp | None = None) -> Sequence[str]:
+        """Returns the names of the topics that have dead letters of a subscription, or that will get them.
+
+        Raises NotFound, Unavailable (too many such calls).
+        """
+        async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
+            async with self._database.transaction() as connection:
+                subscription = await existing_subscription(connection, subscription_name)
+            query = partial(
+                list_dead_letter_topics,
+                subscription_id=subscription.subscription_id,
+                shard_ids=subscription.shard_ids,
+            )
+            found = await self._replica_reads.read(query)
+        policy = subscription.dead_letter_policy
+        return found if policy is None else [*found, policy.dead_letter_topic]
 
     async def _list(
         self, subscription_name: str, page: DeadLetterPage, *, bodies: bool, hung_up: HungUp | None

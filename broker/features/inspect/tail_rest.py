@@ -11,7 +11,7 @@ from broker.api.rest.codec.lists import decode_preview_bytes
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.api.rest.event_stream import ALIVE, stream_events
 from broker.core.log.matched_message import ListedMessage
-from broker.core.viewing.message_view import MAX_MASKED_BYTES, SEES_ALL, Sight
+from broker.core.viewing.message_view import SEES_ALL, read_bytes_for_any_rule
 from broker.core.viewing.message_views import MessageViews
 from broker.core.viewing.seen_messages import listed_as_seen
 from broker.features.inspect.tail_position import parse_position_token
@@ -22,9 +22,8 @@ async def tail_topic(service: TailService, views: MessageViews, call: Call) -> b
     options = decode_tail(call.query, call.exchange.head.header(b"last-event-id"))
     view = await views.of(call, call.name)
     view.check_search(filter_text=options.filter)
-    preview_bytes = view.read_bytes(options.preview_bytes)
-    if view.sight is Sight.MASKED and options.preview_bytes:
-        preview_bytes = MAX_MASKED_BYTES  # a rule may be made while the tail is open
+    # Rules may be made while the tail is open.
+    preview_bytes = read_bytes_for_any_rule(view.sight, options.preview_bytes)
 
     async def seen(batches: AsyncIterator[NewMessages]) -> AsyncGenerator[SeenMessages, None]:
         async for batch in batches:

@@ -11,7 +11,7 @@ from broker.features.project_settings.service import SharedSettingsService
 
 def make_views(core: Core) -> MessageViews:
     """The views of messages with the masking rules of projects."""
-    return MessageViews(core.database, core.resources, core.resources.add(read_masking_rules))
+    return MessageViews(core.resources, core.resources.add(read_masking_rules))
 
 
 def register(core: Core) -> Feature:

@@ -13,7 +13,8 @@ from broker.features.schemas.decode_service import DecodeService
 async def decode_message(service: DecodeService, views: MessageViews, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/messages/")
     view = await views.of(call, topic)
-    found = await service.decode(topic, message_id, call.query.get("revision", ""))
+    revision = call.query.get("revision", "")
+    found = await service.decode(topic, message_id, revision, explain=not view.hides_fields)
     shown, masked = view.show_json(found.json)
     body: dict[str, Any] = {
         "messageId": message_id,

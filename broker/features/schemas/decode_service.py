@@ -42,10 +42,11 @@ class DecodeService:
         self._database = database
         self._checks = checks
 
-    async def decode(self, topic_name: str, message_id: str, revision_id: str) -> DecodedMessage:
+    async def decode(self, topic_name: str, message_id: str, revision_id: str, *, explain: bool) -> DecodedMessage:
         """Decodes a message by a revision of its topic's schema ("": the one that it was published by, else the
         newest that the topic takes).
 
+        `explain`: whether the error for a message that does not conform says why, which may quote its values.
         Raises InvalidArgument (the ids), NotFound (topic, message, revision), FailedPrecondition (the topic has no
         schema; the message does not conform to it), Unavailable.
         """
@@ -76,8 +77,9 @@ class DecodeService:
         try:
             decoded = await self._checks.decode(project_of(topic_name), revision, message.data, encoding)
         except Mismatch as mismatch:
+            why = f" ({mismatch})" if explain else ""
             raise FailedPrecondition(
-                f"The message is not {revision.revision_name} in {encoding} ({mismatch}) (messageId={message_id})."
+                f"The message is not {revision.revision_name} in {encoding}{why} (messageId={message_id})."
             ) from mismatch
         return DecodedMessage(decoded, revision, encoding, message.data_size)
 

@@ -280,6 +280,55 @@ async def test_dead_letters_are_not_grouped_or_chosen_by_a_masked_attribute(shop
     assert (await shop.ok(MASKED, f"{SUBSCRIPTION}/deadLetters", groupBy="attribute:shop"))["groups"]
 
 
+@pytest.mark.parametrize("is_current", [True, False])
+async def test_nor_by_an_attribute_that_is_masked_on_a_dead_letter_topic(shop: Shop, *, is_current: bool) -> None:
+    other = f"{PROJECT}/topics/payments-other"
+    if not is_current:
+        await shop.broker.ok("PUT", other, {})
+    rule = f"{PROJECT}/maskingRules/dead"
+    await shop.broker.ok("PUT", rule, {"topics": ["payments-dead"], "attributes": ["shop"]})
+    await set_dead_letter_topic(shop.broker, DEAD if is_current else other)
+    for query in (
+        {"groupBy": "attribute:shop"},
+        {"attribute:shop": PLAIN},
+        {"filter": 'attributes.shop = "no dead letter has this"'},
+    ):
+        refused = await shop.get(MASKED, f"{SUBSCRIPTION}/deadLetters", **query)
+        assert refused.status_code == 403, refused.text
+        assert "maskingRules/dead" in refused.text
+    await shop.broker.ok("DELETE", rule)
+    assert (await shop.ok(MASKED, f"{SUBSCRIPTION}/deadLetters", groupBy="attribute:shop"))["groups"]
+    await set_dead_letter_topic(shop.broker, DEAD)
+
+
+async def set_dead_letter_topic(broker: Guarded, topic: str) -> None:
+    subscription = {
+        "name": SUBSCRIPTION, "deadLetterPolicy": {"deadLetterTopic": topic, "maxDeliveryAttempts": 5},
+    }  # fmt: skip
+    await broker.ok("PATCH", SUBSCRIPTION, {"subscription": subscription, "updateMask": "deadLetterPolicy"})
+
+
+async def test_dead_letters_of_dead_letters_keep_the_rules(shop: Shop) -> None:
+    topics = [f"{PROJECT}/topics/chain-{number}" for number in range(3)]
+    for topic in topics:
+        await shop.broker.ok("PUT", topic, {"messageRetentionDuration": "600s"})
+    await publish(shop.broker, topics[2])
+    await shop.broker.ok("PUT", f"{PROJECT}/maskingRules/chain", {"topics": ["chain-0"], "attributes": ["shop"]})
+
+    async def shown() -> str:
+        [listed] = (await shop.ok(MASKED, f"{topics[2]}/messages"))["messages"]
+        return str(listed["attributes"]["shop"])
+
+    assert await shown() == PLAIN
+    for number, (topic, dead) in enumerate([(1, 2), (0, 1), (2, 0)]):  # the last one closes a circle
+        policy = {"deadLetterTopic": topics[dead], "maxDeliveryAttempts": 5}
+        subscription = {"topic": topics[topic], "deadLetterPolicy": policy}
+        await shop.broker.ok("PUT", f"{PROJECT}/subscriptions/chain-{number}", subscription)
+        assert await shown() == ("[masked]" if number else PLAIN)
+    await shop.broker.ok("DELETE", f"{PROJECT}/subscriptions/chain-1")
+    assert await shown() == PLAIN
+
+
 async def test_what_is_not_masked_can_be_searched(shop: Shop) -> None:
     query = {"filter": f'attributes.shop = "{PLAIN}" AND attributes:token-1'}
     assert (await shop.ok(MASKED, f"{TOPIC}/messages", **query))["messages"]

@@ -132,3 +132,19 @@ async def test_fields_are_masked_once_the_message_is_decoded(broker: Guarded) ->
     assert seen["messageViewer"].json()["masked"]["rules"] == [f"{rest.project}/maskingRules/cards"]
     assert {seen[role].status_code for role in ("messageAttributesViewer", "viewer")} == {403}
     assert (await decode(rest, message_id))["decoded"]["card"] == "4111-SECRET"
+
+
+async def test_the_error_for_a_message_that_cannot_be_shown_quotes_nothing_that_is_masked(broker: Guarded) -> None:
+    rest = Rest(broker.client, broker.project)
+    broker.client.headers.update(broker.bearer())
+    definition = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]})
+    [message_id] = await make(rest, definition, "AVRO", "BINARY", avro_bytes({"x": float("nan")}, definition))
+    account = await broker.account("some-viewer", role="roles/pubsub.messageViewer")
+    headers = broker.bearer(await broker.key(account))
+    path = f"{rest.topic()}/messages/{message_id}:decode"
+    quoted = await broker.call("GET", path, headers=headers)
+    await rest.ok("PUT", f"{rest.project}/maskingRules/numbers", {"fields": ["$.x"]})
+    masked = await broker.call("GET", path, headers=headers)
+    for found, is_quoted in ((quoted, True), (masked, False)):
+        assert found.json()["error"]["status"] == "FAILED_PRECONDITION"
+        assert ("NaN" in found.text) == is_quoted, found.text

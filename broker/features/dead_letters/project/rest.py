@@ -6,7 +6,7 @@ from typing import Any
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
-from broker.core.viewing.message_view import MAX_MASKED_BYTES, Shown, Sight, sight_of
+from broker.core.viewing.message_view import Shown, Sight, read_bytes_for_any_rule, sight_of
 from broker.core.viewing.message_views import MessageViews
 from broker.features.dead_letters.project.query import (
     ProjectDeadLetter,
@@ -37,25 +37,25 @@ async def list_project_dead_letters(service: ProjectDeadLetterService, views: Me
                 f"orderBy needs groupBy: a list without groups has the newest first (orderBy={order_by[:100]})."
             )
         preview_bytes, sight = decode_preview_bytes(call.query), sight_of(call.required)
-        # Which rules apply is known once the dead letters are.
-        read_bytes = {Sight.ATTRIBUTES: 0, Sight.MASKED: MAX_MASKED_BYTES if preview_bytes else 0}
-        query = parse_list_query(
-            call.name, size, token, filter_text=filter_text, preview_bytes=read_bytes.get(sight, preview_bytes)
-        )
+        read_bytes = read_bytes_for_any_rule(sight, preview_bytes)
+        query = parse_list_query(call.name, size, token, filter_text=filter_text, preview_bytes=read_bytes)
         page = await service.list_dead_letters(query, hung_up=hung_up)
-        return encode_resource(
-            _page_json(page, [await _as_seen(views, sight, e, preview_bytes) for e in page.found])
-        )
+        return encode_resource(_page_json(page, await _as_seen(views, sight, page.found, preview_bytes)))
     groups = parse_group_query(
         call.name, size, token, filter_text=filter_text, group_by=group_by, order_by=order_by
     )
     return encode_resource(_groups_json(await service.group_dead_letters(groups, hung_up=hung_up), groups.by))
 
 
-async def _as_seen(views: MessageViews, sight: Sight, found: ProjectDeadLetter, preview_bytes: int) -> Shown:
-    names = [found.subscription, found.topic]
-    view = await views.of_names(sight, [name for name in names if name.startswith("projects/")])
-    return await show_dead_letter(views, view, found.dead_letter, preview_bytes)
+async def _as_seen(
+    views: MessageViews, sight: Sight, found: Sequence[ProjectDeadLetter], preview_bytes: int
+) -> Sequence[Shown]:
+    sources = {(each.subscription, each.topic) for each in found}
+    by_source = {source: await views.of_subscription(sight, *source) for source in sources}
+    return [
+        await show_dead_letter(views, by_source[each.subscription, each.topic], each.dead_letter, preview_bytes)
+        for each in found
+    ]
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
