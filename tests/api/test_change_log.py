@@ -128,6 +128,17 @@ async def test_what_only_reads_or_uses_or_fails_is_not_said(
         assert _lines(caplog) == []
 
 
+async def test_a_deletion_is_said_although_its_body_which_is_ignored_has_validate_only(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "broker.changes")
+    async with own_broker(database_url) as (_, rest):
+        await rest.create_topic()
+        escaped = rb'{"": "_validateOnly", "validate\u004fnly": true}'
+        await rest.ok("DELETE", rest.topic(), content=escaped)
+        assert [line["method"] for line in _lines(caplog)] == ["CreateTopic", "DeleteTopic"]
+
+
 async def test_a_change_over_grpc_is_said_alike(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "broker.changes")
     async with (

@@ -53,7 +53,7 @@ ELSEWHERE = {
     "delivery_reports._FIND_DEAD_LETTERS": _MANY,
     "delivery_reports._MATCH_MESSAGE": _LOCAL,
     "figures._LIST_OLDEST_TOPICS": _LOCAL,
-    "figures._READ_RETAINED": _MANY,
+    "retained._ESTIMATE_RETAINED": _MANY,
     "journal._INSERT_JOURNAL": _SENT,
     "lag_samples._NEXT_TO_SAMPLE": _LOCAL,
     "lag_samples._FIND_MOVED": _OTHERS,

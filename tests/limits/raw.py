@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.fixtures.broker import PATIENCE_SECONDS
 from tests.fixtures.tls import trusting
-
-PATIENCE_SECONDS = 40  # for what a broker does soon; only a hang takes so long
 
 
 @dataclass

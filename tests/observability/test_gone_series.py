@@ -53,9 +53,15 @@ def _named(scraped: object) -> set[str]:
     return {name for name in found if name and name != "other"}
 
 
+@pytest.mark.parametrize("allows_memory", [True, False])
 async def test_what_any_process_of_a_broker_has_counted_leaves_by_its_first_one(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch, *, allows_memory: bool
 ) -> None:
+    def refuse(name: str) -> int:
+        raise PermissionError(name)
+
+    if not allows_memory:
+        monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
     monkeypatch.setattr("broker.observability.metrics.book.REUSE_SECONDS", -1.0)
     name = "projects/p/subscriptions/gone"
     book = CounterBook(LAYOUTS, processes=2)

@@ -6,7 +6,7 @@ The APIs pass the request and the response as bytes, so that handlers need no co
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -42,13 +42,6 @@ def log_change(
     )
     arguments = (who, address, method, resource, named)
     logger.info("%s at %s called %s on %s%s", *arguments, extra=extra(about, request_id))
-
-
-def is_preview(query: Mapping[str, str], body: bytes) -> bool:
-    """Whether a call over REST asks what it would do, and so changes nothing."""
-    return query.get("validateOnly") == "true" or (
-        b"validateOnly" in body and _object(body).get("validateOnly") is True
-    )
 
 
 def changed_in_json(rpc: Rpc, resource: str, mask: str | None, body: bytes, answer: bytes) -> tuple[str, list[str]]:

@@ -16,11 +16,8 @@ from starlette.routing import Route
 from broker.api.rest import routes
 
 _ID = re.compile(r"(\w+)/\*")
-_OTHER_PARAMETERS = {
-    "apiKeys": "key",
-    "scheduled": "message",
-    "shareLinks": "link",
-}  # if it is not the collection without its "s"
+# Where the parameter of a collection is not its name without the "s".
+_OTHER_PARAMETERS = {"apiKeys": "key", "scheduled": "message", "shareLinks": "link"}
 _WITHOUT_SERVICE = "Subscriber"  # the tag of extensions of Pub/Sub
 
 

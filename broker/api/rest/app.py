@@ -21,7 +21,7 @@ from broker.api.limits.request_memory import RequestMemory
 from broker.api.limits.resource_calls import ResourceCalls, bounded
 from broker.api.logging.auditor import Auditor
 from broker.api.logging.call_log import CallLog
-from broker.api.logging.changes import changed_in_json, is_preview
+from broker.api.logging.changes import changed_in_json
 from broker.api.payer import payer_of, payer_of_error
 from broker.api.permissions import Needs
 from broker.api.rest.body import BodyReader
@@ -207,7 +207,7 @@ class RestApi:
         if not rpc.audit.is_change:
             auditor.called(rpc, call.name, call.caller, exchange.peer)
             return
-        if is_preview(call.query, call.body):
+        if call.is_preview:
             auditor.looked(rpc, call.name, call.caller, exchange.peer)
             return
         resource, fields = changed_in_json(rpc, call.name, call.update_mask, call.body, answer)

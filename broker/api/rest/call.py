@@ -37,6 +37,7 @@ class Call:
     # The needs that were checked.  A handler that checks the permissions of a waiting call itself sets this.
     required: Sequence[Required] = ()
     needs: Needs = NOTHING  # of the call, if there is a gate
+    is_preview: bool = False  # the handler sets this if `validateOnly` was given, and so nothing was changed
 
     def hold(self, size: int) -> None:
         """Count so many bytes more, unpacked from the body, until the call is answered.  Raises the refusal."""

@@ -98,6 +98,7 @@ async def done_or_preview(call: Call, preview: Preview | None) -> bytes:
 
 async def preview_answer(call: Call, preview: Preview) -> bytes:
     """Encodes the response of a call that asked only for a preview."""
+    call.is_preview = True
     return encode_resource(await preview_json(call, preview))
 
 

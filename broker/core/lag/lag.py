@@ -40,6 +40,7 @@ class LagState(StrEnum):
     SLOW_CONSUMERS = "SLOW_CONSUMERS"
 
 
+NOT_SAMPLED = "NOT_SAMPLED"  # in place of a LagState, of a subscription that the lag board has not sampled yet
 HEALTHY = frozenset({LagState.CAUGHT_UP, LagState.RECENT})  # nothing is known to be wrong
 
 

@@ -10,7 +10,7 @@ BASIC = "BASIC"  # the view that adds nothing, which is the default
 
 
 class TopicView(Protocol):
-    """A view of a list of topics: what callers over REST get beside the topics if they ask for it by its name.
+    """A view of a list of topics: it adds fields to the JSON of topics for callers over REST that name the view.
 
     It is called once for a page.
     """

@@ -10,7 +10,7 @@ from broker.db.driver import named, statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.text_conditions import text_condition
 from broker.db.schema.tables import project_events
-from broker.features.events.event_list import MARK, EventPage, Order
+from broker.features.events.event_list import MARK, TIME, EventPage, Order
 from broker.model.list_filter import TextComparison
 from broker.model.timestamps import format_timestamp, parse_timestamp
 
@@ -81,7 +81,7 @@ _TEXTS: Mapping[str, ColumnElement[Any]] = {
 
 def _condition(comparison: TextComparison) -> ColumnElement[bool]:
     field, operator, value = comparison
-    if field == "time":
+    if field == TIME:
         moment = parse_timestamp(value, "filter")
         column = project_events.c.occurred_at
         return {
@@ -92,7 +92,7 @@ def _condition(comparison: TextComparison) -> ColumnElement[bool]:
         }[operator]
     if field == "label":
         return _label_condition(operator, value)
-    if field == "type" and value == MARK and operator in ("=", "!="):
+    if field == "type" and value == MARK and operator in ("=", "!="):  # charts read marks alone, by the primary key
         return project_events.c.is_mark == (operator == "=")
     return text_condition(_TEXTS[field], operator, value)
 

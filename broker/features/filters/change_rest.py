@@ -22,6 +22,7 @@ async def set_filter(service: FilterChangeService, subscriptions: SubscriptionSe
         subscription = await subscriptions.get_subscription(call.name)
         if subscription.topic != DELETED_TOPIC:
             await call.gate.allow(call.caller, permissions.ATTACH, subscription.topic)
+    call.is_preview = validate_only
     if validate_only:
         change = await service.preview(call.name, text)
     else:

@@ -29,8 +29,8 @@ from broker.features.history.rows import (
     insert_points,
     read_lag,
 )
-from broker.features.history.tiers import EPOCH, FINEST, SECOND, floor
 from broker.model.errors import BrokerError
+from broker.model.history_tiers import EPOCH, FINEST, SECOND, floor
 from broker.model.names import project_of
 from broker.observability.metrics.deltas import Counted, CounterDeltas
 

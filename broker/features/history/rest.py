@@ -7,9 +7,9 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.history.rows import Point
 from broker.features.history.service import History, HistoryService, Interval, TimeSeries
-from broker.features.history.tiers import SECOND
 from broker.model.durations import parse_duration
 from broker.model.errors import InvalidArgument
+from broker.model.history_tiers import SECOND
 from broker.model.names import leaf
 from broker.model.timestamps import format_timestamp, parse_timestamp
 

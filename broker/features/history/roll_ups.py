@@ -13,7 +13,7 @@ from broker.features.history.rows import (
     find_points_to_roll_up,
     roll_up,
 )
-from broker.features.history.tiers import ROLL_UPS, SECOND, TIERS, floor
+from broker.model.history_tiers import ROLL_UPS, SECOND, TIERS, floor
 
 LATE = timedelta(seconds=60)  # within which the points of a period are written, by any process
 _PERIODS_AT_ONCE = 10

@@ -7,9 +7,8 @@ from typing import NamedTuple
 from broker.db.driver import statements
 from broker.db.driver.database import Connection
 from broker.db.driver.hot_connection import HotConnection
-from broker.features.history.tiers import COARSEST, FINEST, TIERS
+from broker.model.history_tiers import CHUNK, COARSEST, FINEST, TIERS
 
-CHUNK = 128  # series whose points are a row together
 ALL_WRITERS = 0
 USED_AGAIN = timedelta(days=1)  # after which a series is asked for again, which notes that it is used
 SERIES_DAYS = COARSEST.kept + 3 * USED_AGAIN  # since a series was noted as used, after which it has no point

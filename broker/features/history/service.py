@@ -11,9 +11,9 @@ from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import Database
 from broker.features.history.history_metrics import Metric, find_metric
 from broker.features.history.rows import Point, Span, list_series, read_points, read_progress
-from broker.features.history.tiers import COARSEST, FINEST, SECOND, TIERS, floor
 from broker.model.durations import format_duration, format_units
 from broker.model.errors import InvalidArgument
+from broker.model.history_tiers import COARSEST, FINEST, SECOND, TIERS, floor
 from broker.model.names import check_project, check_shape, project_of
 from broker.model.timestamps import format_timestamp
 

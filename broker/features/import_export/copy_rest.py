@@ -1,7 +1,5 @@
 """Copying the retained messages of a topic to another topic, an extension."""
 
-from typing import Any
-
 import msgspec
 
 from broker.api import permissions
@@ -12,7 +10,6 @@ from broker.api.rest.codec.scalars import parse_timestamp
 from broker.api.rest.previews import SafeguardFields
 from broker.core.log.copying import CopyOptions
 from broker.features.import_export.copy_service import CopyService
-from broker.features.operations.operation import Operation
 from broker.features.operations.rest import operation_json, origin_of, validated
 
 
@@ -21,7 +18,8 @@ async def copy_topic(service: CopyService, call: Call) -> bytes:
     if call.gate is not None and options.target:
         await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
     operation = await service.copy(call.name, options, origin=origin_of(call))
-    return encode_resource(copy_json(operation, validate_only=options.safeguards.validate_only))
+    body = operation_json(operation)
+    return encode_resource(validated(call, body) if options.safeguards.validate_only else body)
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -50,9 +48,3 @@ def decode_copy(body: bytes) -> CopyOptions:
         max_rate=request.max_messages_per_second,
         safeguards=request.safeguards(),
     )
-
-
-def copy_json(operation: Operation, *, validate_only: bool) -> dict[str, Any]:
-    """The operation; one that would only be started has no name, and is done."""
-    body = operation_json(operation)
-    return validated(body) if validate_only else body

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
-from broker.core.lag.lag import LagState
+from broker.core.lag.lag import NOT_SAMPLED, LagState
 from broker.model.durations import parse_duration
 from broker.model.errors import InvalidArgument
 from broker.model.list_filter import TextComparison, parse_list_filter, refused_field, refused_operator
@@ -34,7 +34,6 @@ TEXTS = ("name", "topic")
 STATES = ("deliveryState", "heldBy")
 BREAKERS = ("closed", "half_open", "open")
 HELD_BY_NOTHING = frozenset({LagState.CAUGHT_UP, LagState.RECENT, LagState.DETACHED})
-NOT_SAMPLED = "NOT_SAMPLED"  # in place of a LagState
 FRESH_AT_ONCE = 200  # subscriptions on a page whose figures are computed for it
 
 _FIELDS = sorted(["breaker", "label", "paused", AGE, *COUNTS, *STATES, *TEXTS])

@@ -23,6 +23,7 @@ from sqlalchemy import (
     select,
 )
 
+from broker.core.lag.lag import NOT_SAMPLED
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.text_conditions import text_condition
 from broker.db.schema.tables import lag_orders, lag_passes, lag_samples, push_states, subscriptions
@@ -31,7 +32,6 @@ from broker.features.lag_board.list_page import (
     COUNTS,
     HELD_BY_NOTHING,
     NAME,
-    NOT_SAMPLED,
     LagPage,
     Place,
     age_of,

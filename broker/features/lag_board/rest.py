@@ -6,9 +6,9 @@ from typing import Any
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters
 from broker.api.rest.codec.resources import encode_resource
-from broker.core.lag.lag import LagState
+from broker.core.lag.lag import NOT_SAMPLED, LagState
 from broker.core.resources.pause_rest import pause_json
-from broker.features.lag_board.list_page import HELD_BY_NOTHING, NOT_SAMPLED, LagPage, parse_lag_page
+from broker.features.lag_board.list_page import HELD_BY_NOTHING, LagPage, parse_lag_page
 from broker.features.lag_board.sample import LagSample
 from broker.features.lag_board.service import LagEntry, LagList, LagService
 from broker.model.durations import format_duration

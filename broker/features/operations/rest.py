@@ -157,11 +157,12 @@ def origin_of(call: Call) -> Origin:
     return Origin(principal=call.caller.member, request=request if isinstance(request, dict) else {})
 
 
-def validated(body: dict[str, Any]) -> dict[str, Any]:
+def validated(call: Call, body: dict[str, Any]) -> dict[str, Any]:
     """Turns an operation that was only planned into the response to a preview: without a name, and done.
 
     Its metadata has the fields of a preview in addition to its own.
     """
+    call.is_preview = True
     metadata = body["metadata"] | {"state": "VALIDATED", "validateOnly": True}
     metadata |= {"asOf": metadata["createTime"], "count": int(metadata["total"]), "unit": "message"}
     metadata |= {"estimated": True} if metadata.get("totalIsEstimate") else {}

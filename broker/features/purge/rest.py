@@ -21,7 +21,7 @@ async def purge_subscription(service: PurgeService, seeks: SeekService, call: Ca
     if options.filter:
         operation = await service.purge_matching(call.name, options, origin=origin_of(call))
         body = operation_json(operation)
-        return encode_resource(validated(body) if options.safeguards.validate_only else body)
+        return encode_resource(validated(call, body) if options.safeguards.validate_only else body)
     try:
         purged = await seeks.purge(
             call.name,

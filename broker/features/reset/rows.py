@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Table, delete, func, select, update
+from sqlalchemy import Column, ColumnElement, Table, and_, delete, func, select, update
 
 from broker.core.catalog.cursor_locks import lock_cursors_of
 from broker.core.catalog.subscription_rows import PUSH_TABLES
@@ -92,10 +91,8 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     for table in (event_conditions, waiting_events, project_events):
         await connection.execute(delete(table).where(table.c.project == project))
     resource = history_series.c.resource  # points without a series are read by nobody, and go when they are old
-    ours = (resource > f"{project}/") & (resource < f"{project}0")
-    await connection.execute(delete(history_series).where((resource == project) | ours))
-    name = shared_settings.c.name
-    await connection.execute(delete(shared_settings).where((name > f"{project}/") & (name < f"{project}0")))
+    await connection.execute(delete(history_series).where((resource == project) | _is_below(resource, project)))
+    await connection.execute(delete(shared_settings).where(_is_below(shared_settings.c.name, project)))
     return Emptied(
         topics=list(topic_ids.values()),
         subscriptions=list(subscription_ids.values()),
@@ -126,10 +123,15 @@ async def read_newest_resource(connection: ResourceConnection, *, project: str) 
     return max((time for time in (resource, message) if time is not None), default=None)
 
 
-def _is_of(table: Table, project: str) -> Any:
-    """Compares names with the range of the project's names; the 0 comes after the slash."""
+def _is_of(table: Table, project: str) -> ColumnElement[bool]:
+    """Returns the condition that a row belongs to a resource of the project."""
     kind = "schemas" if table is payload_schemas else table.name
-    return (table.c.name > f"{project}/{kind}/") & (table.c.name < f"{project}/{kind}0")
+    return _is_below(table.c.name, f"{project}/{kind}")
+
+
+def _is_below(name: Column[str], path: str) -> ColumnElement[bool]:
+    """Returns the condition that a name begins with a path and a slash, as a range; the 0 comes after the slash."""
+    return and_(name > f"{path}/", name < f"{path}0")
 
 
 async def _locked(connection: ResourceConnection, table: Table, key: str, project: str) -> dict[int, str]:
@@ -146,9 +148,9 @@ async def _delete_schedules(connection: ResourceConnection, project: str) -> Seq
     """
     deleted = delete(schedules).where(_is_of(schedules, project)).returning(schedules.c.name)
     names = (await connection.scalars(deleted)).all()
-    name = schedule_ticks.c.schedule
-    ours = (name > f"{project}/schedules/") & (name < f"{project}/schedules0")
-    await connection.execute(delete(schedule_ticks).where(ours))
+    await connection.execute(
+        delete(schedule_ticks).where(_is_below(schedule_ticks.c.schedule, f"{project}/schedules"))
+    )
     return names
 
 

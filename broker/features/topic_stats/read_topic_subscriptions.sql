@@ -1,5 +1,6 @@
 -- Returns, for each topic that has subscriptions, their number, and of those of the project itself the one whose
 -- state comes first in `states`; of several, the one with the oldest message.  The samples are those of the lag board.
+-- LIMIT 1 keeps the planner from joining all subscriptions to find the names.
 -- parameters: topic_ids int8[], project_prefix text, states text[], not_sampled text
 -- columns: topic_id, subscriptions, worst_name, worst_state, worst_verdict
 SELECT t.topic_id, t.subscriptions, w.name::text AS worst_name,

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from broker.core.lag.lag import LagState
+from broker.core.lag.lag import NOT_SAMPLED, LagState
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import HotConnection
+from broker.model.history_tiers import CHUNK, FINEST, SECOND, floor
 from broker.model.names import project_of
 from broker.model.topic import Topic
 
 _READ_PUBLISH_RATES = statements.hot("read_publish_rates")
 _READ_TOPIC_SUBSCRIPTIONS = statements.hot("read_topic_subscriptions")
 
-NOT_SAMPLED = "NOT_SAMPLED"  # in place of a LagState
 # From the worst on: what delivers nothing, what delivers part, what was asked for, what is well.
 WORST_FIRST: Sequence[str] = (
     LagState.ENDPOINT_FAILING,
@@ -30,11 +30,8 @@ WORST_FIRST: Sequence[str] = (
     LagState.CAUGHT_UP,
     LagState.DETACHED,
 )
-# Points of history (features/history), of which the newest may not be written yet.
-_PUBLISHED = "pubsub_topic_published_messages_total"
-_POINT = timedelta(seconds=10)
-_CHUNK = 128  # series whose points are a row together
-RATED = timedelta(minutes=1)
+_PUBLISHED = "pubsub_topic_published_messages_total"  # of history (features/history)
+_RATED = timedelta(minutes=1)
 
 
 class WorstSubscription(NamedTuple):
@@ -63,13 +60,13 @@ async def read_sampled(
     connection: HotConnection, topics: Sequence[Topic], *, now: datetime
 ) -> Mapping[str, Sampled]:
     """Returns what was sampled of topics of one project, by name."""
-    until = now - (now - datetime.fromtimestamp(0, now.tzinfo)) % _POINT - _POINT
+    until = floor(now, FINEST.resolution) - FINEST.resolution * SECOND  # newer points may not be written yet
     rates = {
         "topics": [topic.name for topic in topics],
         "metric": _PUBLISHED,
-        "resolution": _POINT.seconds,
-        "chunk_size": _CHUNK,
-        "since": until - RATED,
+        "resolution": FINEST.resolution,
+        "chunk_size": CHUNK,
+        "since": until - _RATED,
         "until": until,
     }
     subscribed = {
@@ -85,12 +82,13 @@ async def read_sampled(
     by_id = {row.topic_id: Subscribed(row.subscriptions, _worst(row)) for row in attached}
     return {
         topic.name: Sampled(
-            (counts.get(topic.name) or 0) / RATED.total_seconds(), by_id.get(topic.topic_id, Subscribed())
+            (counts.get(topic.name) or 0) / _RATED.total_seconds(), by_id.get(topic.topic_id, Subscribed())
         )
         for topic in topics
     }
 
 
-def _worst(row: object) -> WorstSubscription | None:
-    name, state, verdict = row.worst_name, row.worst_state, row.worst_verdict  # type: ignore[attr-defined]
-    return None if name is None else WorstSubscription(name, state, verdict or "")
+def _worst(row: Any) -> WorstSubscription | None:
+    if row.worst_name is None:
+        return None
+    return WorstSubscription(row.worst_name, row.worst_state, row.worst_verdict or "")

@@ -28,7 +28,7 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import reduction
 from typing import Any
@@ -299,9 +299,10 @@ def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, series
 def _new_file(size: int) -> int:
     """Creates a file without a name; unused parts of it take no room.  Returns its descriptor.
 
-    It is in memory where the system has such files: on a disk the first write to each page waits for its journal.
+    It is in memory where the system has such files and permits them (`vm.memfd_noexec` may not): on a disk the
+    first write to each page waits for the journal of the file system.
     """
-    if hasattr(os, "memfd_create"):
+    with suppress(AttributeError, OSError):
         in_memory = os.memfd_create("counters")
         os.ftruncate(in_memory, size)
         return in_memory

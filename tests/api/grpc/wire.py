@@ -26,10 +26,10 @@ from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.resource_turns import ResourceTurns
 from broker.net.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
 from broker.observability.state_changes import StateChanges
+from tests.fixtures.broker import PATIENCE_SECONDS
 from tests.fixtures.tls import behind_tls, trusting
 
 SERVICE = "test.Service"
-PATIENCE_SECONDS = 60  # for what a broker does soon; only a hang takes so long
 REQUEST = [
     (b":method", b"POST"),
     (b":scheme", b"http"),

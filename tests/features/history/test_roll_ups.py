@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from broker.features.history.tiers import floor
+from broker.model.history_tiers import floor
 from broker.observability.metrics.families import PUBLISHED_MESSAGES
 from tests.features.history.conftest import PUBLISHED, SUBSCRIPTION, TOPIC, UNDELIVERED, Recorded
 

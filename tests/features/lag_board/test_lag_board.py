@@ -9,9 +9,10 @@ import pytest
 
 from broker.core.lag.lag import LagState
 from broker.db.driver.database import Database
-from broker.features.lag_board.list_page import ORDERS
-from broker.features.lag_board.sample_rows import SamplePass, Window
+from broker.features.lag_board.list_page import COUNTS, ORDERS, parse_order
+from broker.features.lag_board.sample_rows import SamplePass, Window, write_orders
 from broker.features.lag_board.sampler import LagSampler
+from broker.features.lag_board.service import in_order
 from broker.model.errors import InvalidArgument, Unavailable
 from broker.model.push_config import PushConfig
 from broker.model.subscription import DeadLetterPolicy
@@ -153,11 +154,6 @@ async def test_each_order_has_the_largest_first_or_last(board: Board, log: Log) 
             await log.execute(f"UPDATE lag_samples SET {column} = {value} WHERE subscription_id = {id_}")
         expected[field] = [name for _, name in sorted(zip(values, names, strict=True))][::-1]
     assert set(expected) == set(ORDERS)
-    await log.execute("DELETE FROM lag_orders")
-    await log.execute("UPDATE lag_samples SET sampled_at = '2100-01-01'")
-    # The orders are written once more, from the figures above.
-    await log.execute("UPDATE lag_passes SET began_at = NULL, next_at = '-infinity'")
-    await log.execute("UPDATE cursors SET next_seq = next_seq")
     await _write_orders(board, log)
     for field, by_field in expected.items():
         assert await board.names(order_by=f"{field} desc") == by_field, field
@@ -166,9 +162,27 @@ async def test_each_order_has_the_largest_first_or_last(board: Board, log: Log) 
     assert await board.names() == expected["oldestUndeliveredMessageAge"]
 
 
-async def _write_orders(board: Board, log: Log) -> None:
-    from broker.features.lag_board.sample_rows import write_orders
+async def test_a_fresh_page_is_in_the_same_order_as_samples_with_equal_figures(board: Board, log: Log) -> None:
+    for name in "abcdef":
+        await board.add(name)
+    await board.sample()
+    chosen = random.Random(2)
+    for [id_] in await log.rows("SELECT subscription_id FROM lag_samples ORDER BY 1"):
+        figures = {column: chosen.choice(("0", "1")) for column in COUNTS.values()}
+        figures["incoming_rate"] = chosen.choice(("0", "1", "NULL"))
+        figures["oldest_unacked_at"] = chosen.choice(("NULL", f"'{log.start}'", f"'{log.start + SECOND}'"))
+        assigned = ", ".join(f"{column} = {value}" for column, value in figures.items())
+        await log.execute(f"UPDATE lag_samples SET {assigned} WHERE subscription_id = {id_}")
+    await _write_orders(board, log)
+    entries = (await board.page()).entries
+    for order_by in [f"{field} {direction}" for field in ORDERS for direction in ("asc", "desc")]:
+        assert names_of(in_order(entries, parse_order(order_by))) == await board.names(order_by=order_by), order_by
 
+
+async def _write_orders(board: Board, log: Log) -> None:
+    """Write the orders from the samples as they are."""
+    await log.execute("DELETE FROM lag_orders")
+    await log.execute("UPDATE lag_samples SET sampled_at = '2100-01-01'")
     async with log.database.transaction() as connection:
         await write_orders(connection, after="", before=None, began_at=board.clock.moment)
 
@@ -462,7 +476,8 @@ async def test_a_subscription_whose_lag_cannot_be_read_keeps_its_sample_and_the_
     def lines() -> list[str]:
         return sorted(record.getMessage().partition(",")[0] for record in caplog.records)
 
-    assert {name: (await sample())[name] for name in names} == dict.fromkeys(names, 1)
+    sampled = await sample()
+    assert {name: sampled[name] for name in names} == dict.fromkeys(names, 1)
     await log.execute(fault)
     for count in (2, 3):
         await log.publish("another")

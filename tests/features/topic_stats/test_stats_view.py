@@ -10,11 +10,11 @@ import pytest
 
 from broker.access.principals.caller import ANONYMOUS
 from broker.core.catalog import topic_rows as topics
-from broker.core.lag.lag import LagState
+from broker.core.lag.lag import NOT_SAMPLED, LagState
 from broker.core.process.tasks import Tasks
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.history.recorder import HistoryRecorder
-from broker.features.topic_stats.rows import NOT_SAMPLED, WORST_FIRST
+from broker.features.topic_stats.rows import WORST_FIRST
 from broker.features.topic_stats.stats_view import StatsView
 from broker.model.page import Page, cut_page
 from broker.model.topic import Topic

@@ -188,6 +188,8 @@ async def _measure(
 
     Reads them piece by piece, so that the event loop serves other calls in between.
     """
+    if not runs:
+        return 0
     asked = {
         "shard_id": seek.shard_id,
         "first_publish_times": [run[0] for run in runs],
@@ -198,8 +200,6 @@ async def _measure(
         "body_path": seek.body_path,
         "max_scanned": most,
     }
-    if not runs:
-        return 0
     count, is_all = 0, False
     async with (await driver_of(connection)).cursor("measured_messages") as cursor:
         await cursor.execute(_MEASURE_MESSAGES, asked)

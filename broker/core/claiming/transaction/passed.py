@@ -113,13 +113,15 @@ def _old_redeliveries(states: Iterable[TargetState]) -> Iterator[tuple[Row, date
     messages out (END_OF_TIME: it has left out none), and the last publish time.
     """
     for state in states:
-        since = state.target.retained_since
-        rows: list[tuple[int, DueAttempt | OrderedRun]] = [(row.attempt_number, row) for row in state.due]
+        since, is_filtered = state.target.retained_since, state.target.filter_path is not None
+        rows: list[tuple[int, DueAttempt | OrderedRun]] = [
+            (row.attempt_number, row) for row in state.due if row.gone
+        ]
         rows += [(run.numbers[0], run) for run in state.runs if run.new_attempt_id and run.gone]
         for attempt, row in rows:
-            if not row.gone or (state.target.filter_path is not None and row.first_publish_time >= since):
+            if is_filtered and row.first_publish_time >= since:
                 continue
-            is_all_old = state.target.filter_path is None or row.last_publish_time < since
+            is_all_old = not is_filtered or row.last_publish_time < since
             for entry in _rows(state, attempt, row.gone):
                 yield entry, END_OF_TIME if is_all_old else since, row.last_publish_time
 

@@ -21,14 +21,14 @@ async def recover(service: PushReplayService, call: Call) -> bytes:
     plan = await service.recover(
         call.name, decode_recover(call.body), origin=origin_of(call), may_consume=may_consume
     )
-    return encode_resource(plan_json(plan))
+    return encode_resource(plan_json(call, plan))
 
 
 async def replay_missing(service: PushReplayService, call: Call) -> bytes:
     options = decode_replay_missing(call.body)
     operation = await service.replay_missing(call.name, options, origin=origin_of(call))
     body = operation_json(operation)
-    return encode_resource(validated(body) if options.safeguards.validate_only else body)
+    return encode_resource(validated(call, body) if options.safeguards.validate_only else body)
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

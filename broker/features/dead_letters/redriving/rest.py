@@ -24,7 +24,7 @@ async def redrive(service: RedriveService, call: Call) -> bytes:
     if call.gate is not None and options.target:
         await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
     plan = await service.redrive(call.name, options, origin=origin_of(call), may_consume=may_consume)
-    return encode_resource(plan_json(plan))
+    return encode_resource(plan_json(call, plan))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -59,8 +59,8 @@ def decode_redrive(body: bytes) -> RedriveOptions:
     )
 
 
-def plan_json(plan: RedrivePlan) -> dict[str, Any]:
+def plan_json(call: Call, plan: RedrivePlan) -> dict[str, Any]:
     """Returns the JSON of the operation.  A preview has no name, and is done."""
     body = operation_json(plan.operation)
     body["metadata"] |= {"takenFrom": list(plan.taken_from), "leftAlone": list(plan.left_alone)}
-    return validated(body) if plan.validate_only else body
+    return validated(call, body) if plan.validate_only else body

@@ -1,4 +1,4 @@
-"""How finely, and for how long, history is kept."""
+"""How finely, for how long, and in which rows history is kept."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -17,6 +17,7 @@ class Tier(NamedTuple):
 
 TIERS = (Tier(10, timedelta(hours=1)), Tier(60, timedelta(hours=24)), Tier(600, timedelta(days=14)))
 FINEST, COARSEST = TIERS[0], TIERS[-1]
+CHUNK = 128  # series whose points are a row together
 ROLL_UPS = tuple(pairwise(TIERS))  # each tier is made of the one before
 
 
