@@ -102,9 +102,7 @@ class LagSampler:
         try:
             await self._sample(sample_pass, window, subscription_ids)
         except Exception as error:  # a row that has what no broker writes, or a statement that takes too long
-            names = await self._names_of(
-                subscription_ids
-            )  # Unavailable here means that no subscription is at fault
+            names = await self._names_of(subscription_ids)  # Unavailable: no subscription is at fault
             if len(subscription_ids) > 1:
                 middle = len(subscription_ids) // 2
                 await self._sample_readable(sample_pass, window, subscription_ids[:middle])
