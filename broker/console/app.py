@@ -146,7 +146,11 @@ class Console:
     def _stream(self, route: StreamRoute) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             last_event_id = request.headers.get("last-event-id", "")
-            return EventStreamResponse(route.follow(self._view(request), last_event_id), HEADERS)
+            try:
+                view = self._view(request)
+            except ApiError as error:
+                return self._refused(request, error)
+            return EventStreamResponse(route.follow(view, last_event_id), HEADERS)
 
         return answer
 
