@@ -22,7 +22,7 @@ from broker.model.timestamps import format_timestamp
 PAGE_SIZE = 50
 MOST_ROWS = 200  # that the script keeps on the page
 MOST_AT_ONCE = 100  # messages of one reading of the log that are shown; the others are counted
-OVERLAP = timedelta(seconds=10)  # so far before a page the events begin: the script knows what it has
+OVERLAP = timedelta(seconds=10)  # events begin that long before the page, and the script leaves out what it has
 
 
 class _Source(NamedTuple):
@@ -86,6 +86,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
             "filter_of_subscription": filter_of_subscription,
             "stream": f"{address_of(name)}/tail/events?{urlencode(begin)}",
             "most_rows": MOST_ROWS,
+            "overlap_ms": OVERLAP // timedelta(milliseconds=1),
             "states": TAIL_STATES,
             "paused": view.query.get("paused") == "true",
         },
