@@ -78,6 +78,7 @@ class Console:
         self._app = Starlette(routes=self.routes())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = {**scope, "path_params": {}}  # without those of the route that leads to the console
         app: Any = self._app
         if scope["type"] == "http" and self._refuses(scope["method"], scope["path"]):
             app = self._refuse_action(Request(scope))

@@ -15,7 +15,7 @@ from broker.console.api import Api, ApiError, Json, Viewer
 
 PREVIEW_BYTES = 256  # of each message in a list
 MOST_MARKS = 50  # in charts, the newest
-_ID = re.compile(r"[A-Za-z0-9._~+%@:-]+")  # of all kinds of resources; a shell takes each of them as it is
+_ID = re.compile(r"[A-Za-z0-9._~+%@:-]+")  # of all kinds of resources; none ends a word of a shell
 _OF_THE_WHOLE_PAGE = (401, 503)  # statuses: nothing else of the page would be answered either
 
 
@@ -200,6 +200,37 @@ async def _block(answer: Awaitable[Json]) -> Block:
         if error.status in _OF_THE_WHOLE_PAGE:
             raise
         return Block({}, error)
+
+
+def list_page(
+    view: View, title: str, *, collection: str, command: str, data: Mapping[str, Any], section: str = ""
+) -> Page:
+    """Return the page of a collection of the project.  `command` prints it.  `section`: "" is the collection's."""
+    name = view.project
+    return Page(
+        template=f"{title.lower().replace(' ', '_')}.html",
+        title=title,
+        kind=title.lower(),
+        name=name,
+        section=section or collection,
+        commands=[Command(f"{command} --project {view.parts['project']}", f"{name}/{collection}")],
+        data=data,
+    )
+
+
+def resource_page(view: View, kind: str, *, command: str, data: Mapping[str, Any]) -> Page:
+    """Return the page of a resource of the project.  `kind`: as "snapshot".  `command` prints it, by its id."""
+    id_ = view.parts[kind]
+    name = f"{view.project}/{kind}s/{id_}"
+    return Page(
+        template=f"{kind}.html",
+        title=id_,
+        kind=kind,
+        name=name,
+        section=f"{kind}s",
+        commands=[Command(f"{command} {id_} --project {view.parts['project']}", name)],
+        data=data,
+    )
 
 
 MakePage = Callable[[View], Awaitable[Page]]

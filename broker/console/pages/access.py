@@ -7,7 +7,7 @@ from shlex import quote
 from broker.client.words import leaf
 from broker.console.api import Json
 from broker.console.bodies import escaped
-from broker.console.page import Block, Command, Page, PageRoute, View, no_block
+from broker.console.page import Block, Command, Page, PageRoute, View, list_page, no_block
 
 PAGE_SIZE = 50
 _POLICY = {"options": {"requestedPolicyVersion": 3}}
@@ -51,14 +51,13 @@ async def access(view: View) -> Page:
 async def service_accounts(view: View) -> Page:
     project = view.project
     found = await view.get(f"{project}/serviceAccounts", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
-    return Page(
-        template="service_accounts.html",
-        title="Service accounts",
-        kind="service accounts",
-        name=project,
-        section="access",
-        commands=[Command(f"broker auth accounts list --project {leaf(project)}", f"{project}/serviceAccounts")],
+    return list_page(
+        view,
+        "Service accounts",
+        collection="serviceAccounts",
+        command="broker auth accounts list",
         data={"accounts": found.get("accounts", []), "next": view.next_page(found)},
+        section="access",
     )
 
 
@@ -95,14 +94,13 @@ async def service_account(view: View) -> Page:
 async def api_keys(view: View) -> Page:
     project = view.project
     found = await view.get(f"{project}/apiKeys", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
-    return Page(
-        template="api_keys.html",
-        title="API keys",
-        kind="API keys",
-        name=project,
-        section="access",
-        commands=[Command(f"broker auth api-keys list --project {leaf(project)}", f"{project}/apiKeys")],
+    return list_page(
+        view,
+        "API keys",
+        collection="apiKeys",
+        command="broker auth api-keys list",
         data={"keys": found.get("keys", []), "next": view.next_page(found)},
+        section="access",
     )
 
 
