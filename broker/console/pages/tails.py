@@ -65,6 +65,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
         f"{source.topic}/messages", pageSize=PAGE_SIZE, previewBytes=PREVIEW_BYTES, filter=source.filter
     )
     begin = {**asked, "startTime": format_timestamp(view.now - OVERLAP)}
+    topic = source.topic.removeprefix(f"{view.project}/topics/")  # its full name if it is of another project
     return Page(
         template="tail.html",
         title=f"Tail of {leaf(name)}",
@@ -73,7 +74,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
         section="topics" if name == source.topic else "subscriptions",
         commands=[
             Command(
-                f"broker topic browse {leaf(source.topic)} --project {view.parts['project']} --max {PAGE_SIZE}"
+                f"broker topic browse {topic} --project {view.parts['project']} --max {PAGE_SIZE}"
                 + option({"filter": source.filter} if source.filter else {}),
                 f"{source.topic}/messages?{urlencode({'pageSize': PAGE_SIZE, **_given(source)})}",
             )
