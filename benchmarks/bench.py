@@ -107,7 +107,7 @@ def say(text: str) -> None:
 def place_with(
     server: Server, clients: Callable[[Place], AbstractContextManager[None]]
 ) -> Callable[[], AbstractContextManager[Place]]:
-    """Return what makes a fresh place with clients beside it."""
+    """Return a function that makes a fresh place and runs clients beside it."""
 
     @contextmanager
     def place() -> Iterator[Place]:

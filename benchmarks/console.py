@@ -62,10 +62,10 @@ def console(bench: Bench) -> list[Row]:
 
 
 def _viewers(server: Server, number: int, place: Place) -> AbstractContextManager[None]:
-    """So many people who have the page of a topic and that of its subscription open."""
+    """Keep the pages of a topic and of its subscription open, for as many viewers as `number`."""
     arguments = [server.host, str(server.port), str(number), str(_EVERY_SECONDS)]
     pages = [f"/console/{place.topic}", f"/console/{place.subscriptions[0]}"]
-    return program_beside("the program of the viewers", "benchmarks.viewers", *arguments, *pages)
+    return program_beside("the viewers' program", "benchmarks.viewers", *arguments, *pages)
 
 
 def console_pages(bench: Bench) -> list[Row]:

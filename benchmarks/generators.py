@@ -47,9 +47,9 @@ def beside(spec: Spec) -> Iterator[None]:
 
 @contextmanager
 def program_beside(name: str, module: str, *arguments: str, prefix: Sequence[str] = ()) -> Iterator[None]:
-    """Run a module as a program as long as the block does, from when it has printed that it is ready.
+    """Run a module as a program for as long as the block runs.  The block begins once it has printed "ready".
 
-    `name`: what errors call it.  `prefix`: a command that runs it.  Raises LoadFailed.
+    `name`: the program's name in errors.  `prefix`: a command that runs it.  Raises LoadFailed.
     """
     command = [*prefix, sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:

@@ -51,7 +51,7 @@ def inspection(bench: Bench) -> list[Row]:
 
 
 def _browser(server: Server, pause: float, place: Place) -> AbstractContextManager[None]:
-    """Somebody who looks at a topic and its subscription."""
+    """Run a program that looks at a topic and its subscription."""
     call_each(server, [stamped_publish(place.topic, _MESSAGE_BYTES, time.monotonic())])
     arguments = [server.host, str(server.port), place.topic, place.subscriptions[0], str(pause)]
     return program_beside("the browsing program", "benchmarks.browser", *arguments)
