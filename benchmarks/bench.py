@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -102,6 +102,19 @@ class Sample(NamedTuple):
 def say(text: str) -> None:
     """Progress, on standard error; the table alone goes to standard output."""
     print(text, file=sys.stderr, flush=True)
+
+
+def place_with(
+    server: Server, clients: Callable[[Place], AbstractContextManager[None]]
+) -> Callable[[], AbstractContextManager[Place]]:
+    """Return a function that makes a fresh place and runs clients beside it."""
+
+    @contextmanager
+    def place() -> Iterator[Place]:
+        with fresh_place(server) as found, clients(found):
+            yield found
+
+    return place
 
 
 @contextmanager

@@ -4,15 +4,13 @@ By turns on one broker, on fresh topics: no page is open, or the pages of the to
 Another broker, with 10,000 subscriptions that all lag, serves each page 200 times.
 """
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
-from benchmarks.bench import Bench, Place, call_each, fresh_place, say
-from benchmarks.generators import REPOSITORY
+from benchmarks.bench import Bench, Place, call_each, fresh_place, place_with, say
+from benchmarks.generators import program_beside
 from benchmarks.latency import percentile
 from benchmarks.push_wide import SUBSCRIPTIONS, create_wide, one_message_to_all
 from benchmarks.report import Row
@@ -22,7 +20,7 @@ from benchmarks.viewers import page_request
 from benchmarks.wire import Connection, LoadFailed, build_request
 
 _EVERY_SECONDS = 5.0  # as console.js
-_VIEWERS = {1: 0.97, 20: None, 50: 0.95}  # the mark: rates with them : without
+_MARKS = {1: 0.97, 20: None, 50: 0.95}  # by the number of viewers: rates with them : without
 _SAMPLES = 200
 _P50_MS, _P99_MS = 30.0, 100.0  # marks of a page
 _SAMPLED_SECONDS = 300.0  # until all lags have been sampled
@@ -45,8 +43,11 @@ def console(bench: Bench) -> list[Row]:
     try:
         bench.use(broker)
         bench.warm_up(broker, bench.options.warm_up_seconds)
-        for viewers, mark in _VIEWERS.items():
-            sides = Side(broker, partial(fresh_place, broker)), Side(broker, _viewed_place(broker, viewers))
+        for viewers, mark in _MARKS.items():
+            sides = (
+                Side(broker, partial(fresh_place, broker)),
+                Side(broker, place_with(broker, partial(_viewers, broker, viewers))),
+            )
             words = f"{viewers} {'viewer' if viewers == 1 else 'viewers'} of both pages"
             found = side_by_side(bench, [take_publish, take_drain], *sides, words)
             for row in found:
@@ -60,31 +61,11 @@ def console(bench: Bench) -> list[Row]:
     return rows
 
 
-def _viewed_place(server: Server, viewers: int) -> Callable[[], AbstractContextManager[Place]]:
-    """A fresh topic whose page, and that of its subscription, so many people have open."""
-
-    @contextmanager
-    def place() -> Iterator[Place]:
-        with fresh_place(server) as found, _viewed(server, found, viewers):
-            yield found
-
-    return place
-
-
-@contextmanager
-def _viewed(server: Server, place: Place, viewers: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "benchmarks.viewers", server.host, str(server.port), str(viewers)]
-    command += [str(_EVERY_SECONDS), f"/console/{place.topic}", f"/console/{place.subscriptions[0]}"]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline() != b"ready\n":
-                raise LoadFailed("no page could be opened")
-            yield
-            if process.poll() is not None:
-                raise LoadFailed("the viewers ended before their time")
-        finally:
-            process.kill()
+def _viewers(server: Server, number: int, place: Place) -> AbstractContextManager[None]:
+    """Keep the pages of a topic and of its subscription open, for as many viewers as `number`."""
+    arguments = [server.host, str(server.port), str(number), str(_EVERY_SECONDS)]
+    pages = [f"/console/{place.topic}", f"/console/{place.subscriptions[0]}"]
+    return program_beside("the viewers' program", "benchmarks.viewers", *arguments, *pages)
 
 
 def console_pages(bench: Bench) -> list[Row]:

@@ -46,6 +46,25 @@ def beside(spec: Spec) -> Iterator[None]:
 
 
 @contextmanager
+def program_beside(name: str, module: str, *arguments: str, prefix: Sequence[str] = ()) -> Iterator[None]:
+    """Run a module as a program for as long as the block runs.  The block begins once it has printed "ready".
+
+    `name`: the program's name in errors.  `prefix`: a command that runs it.  Raises LoadFailed.
+    """
+    command = [*prefix, sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise LoadFailed(f"{name} did not start")
+            yield
+            if process.poll() is not None:
+                raise LoadFailed(f"{name} ended during the measurement")
+        finally:
+            process.kill()
+
+
+@contextmanager
 def _started(specs: Sequence[Spec]) -> Iterator[list[subprocess.Popen[str]]]:
     processes: list[subprocess.Popen[str]] = []
     try:

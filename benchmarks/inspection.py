@@ -3,16 +3,13 @@
 By turns on one broker, on fresh topics: nobody looks, or somebody does, in a process of its own.
 """
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 
-from benchmarks.bench import Bench, Place, Sample, call_each, fresh_place, say, take_sample
+from benchmarks.bench import Bench, Place, Sample, call_each, fresh_place, place_with, say, take_sample
 from benchmarks.calls import ACK_ID, acknowledge, stamped_publish
-from benchmarks.generators import REPOSITORY
+from benchmarks.generators import program_beside
 from benchmarks.latency import percentile
 from benchmarks.report import Row
 from benchmarks.servers import Broker, Server
@@ -37,7 +34,10 @@ def inspection(bench: Bench) -> list[Row]:
         bench.warm_up(broker, bench.options.warm_up_seconds)
         takes: list[Take] = [_take_calls, _take_single, take_drain]
         for words, pause in _PAUSES.items():
-            sides = Side(broker, partial(fresh_place, broker)), Side(broker, _watched_place(broker, pause))
+            sides = (
+                Side(broker, partial(fresh_place, broker)),
+                Side(broker, place_with(broker, partial(_browser, broker, pause))),
+            )
             found = side_by_side(bench, takes, *sides, words)
             for row in found if not pause else [row for row in found if not row.lower_is_better]:
                 row.mark = None
@@ -50,32 +50,11 @@ def inspection(bench: Bench) -> list[Row]:
     return rows
 
 
-def _watched_place(server: Server, pause: float) -> Callable[[], AbstractContextManager[Place]]:
-    """A fresh topic that somebody looks at."""
-
-    @contextmanager
-    def place() -> Iterator[Place]:
-        with fresh_place(server) as found, _watched(server, found, pause):
-            yield found
-
-    return place
-
-
-@contextmanager
-def _watched(server: Server, place: Place, pause: float) -> Iterator[None]:
+def _browser(server: Server, pause: float, place: Place) -> AbstractContextManager[None]:
+    """Run a program that looks at a topic and its subscription."""
     call_each(server, [stamped_publish(place.topic, _MESSAGE_BYTES, time.monotonic())])
-    command = [sys.executable, "-m", "benchmarks.browser", server.host, str(server.port)]
-    command += [place.topic, place.subscriptions[0], str(pause)]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline() != b"ready\n":
-                raise LoadFailed("the one who looks did not get going")
-            yield
-            if process.poll() is not None:
-                raise LoadFailed("the one who looks ended before its time")
-        finally:
-            process.kill()
+    arguments = [server.host, str(server.port), place.topic, place.subscriptions[0], str(pause)]
+    return program_beside("the browsing program", "benchmarks.browser", *arguments)
 
 
 def _take_single(server: Server, place: Place, seconds: float) -> Taken:

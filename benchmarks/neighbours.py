@@ -8,11 +8,9 @@ Python processes is sampled meanwhile.  Beside schedules the good one has some w
 
 import base64
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -20,7 +18,7 @@ from benchmarks.access import token_of
 from benchmarks.attacks.__main__ import ATTACKS, GUARDED
 from benchmarks.bench import Bench, call_each, say
 from benchmarks.calls import ACK_ID, acknowledge, stamped_publish
-from benchmarks.generators import REPOSITORY
+from benchmarks.generators import program_beside
 from benchmarks.latency import percentile
 from benchmarks.push import new_lane
 from benchmarks.refusals import refusals
@@ -133,21 +131,10 @@ def _measure(bench: Bench, broker: Broker, sink: Sink, attack: str) -> tuple[_Ta
         return alone, _live(broker, sink, seconds, attack)
 
 
-@contextmanager
-def _attacked(broker: Server, attack: str, *, elsewhere: bool) -> Iterator[None]:
-    command = [sys.executable, "-m", "benchmarks.attacks", attack, broker.host, str(broker.port)]
-    if elsewhere:
-        command = ["nice", "-n", "19", *command]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline() != b"ready\n":
-                raise LoadFailed(f"the attack {attack} did not get going")
-            yield
-            if process.poll() is not None:
-                raise LoadFailed(f"the attack {attack} ended before its time")
-        finally:
-            process.kill()
+def _attacked(broker: Server, attack: str, *, elsewhere: bool) -> AbstractContextManager[None]:
+    arguments = [attack, broker.host, str(broker.port)]
+    prefix = ["nice", "-n", "19"] if elsewhere else []
+    return program_beside(f"the attack {attack}", "benchmarks.attacks", *arguments, prefix=prefix)
 
 
 def _live(server: Server, sink: Sink, seconds: float, attack: str) -> _Taken:

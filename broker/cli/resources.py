@@ -5,16 +5,17 @@ is a function with `@calling` in the module of the noun, in client/commands or a
 name.  `broker/cli/main.py` determines where a noun appears in `broker --help`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 
 from broker.cli.commands import snapshots, subscriptions, topics
+from broker.client.api import Json
 from broker.client.confirming import losses_of_subscription, losses_of_topic
 from broker.client.connection import full_name
 from broker.client.fields import CLEAR
 from broker.client.messages import message_fields
-from broker.client.resource import Create, Delete, List, Method, Resource, Show, Table, Update
+from broker.client.resource import Create, Decorator, Delete, List, Method, Resource, Show, Table, Update
 from broker.client.words import age_of, leaf, pairs_text, short_time
 from broker.features.delayed import command as scheduled
 from broker.features.iam.commands import accounts, api_keys, keys, roles
@@ -27,6 +28,41 @@ from broker.features.schemas import command as schema
 
 _OF_TOPIC = click.option("--topic", metavar="TOPIC", help="Only those of this topic.")
 _REASON = click.option("--reason", metavar="TEXT", default="", help="Is shown to whoever asks.")
+
+
+def _setting(
+    command: str,
+    example: str,
+    *,
+    noun: str,
+    collection: str,
+    about: str,
+    table: Table,
+    nothing: str,
+    create: str,
+    change: str,
+    options: Sequence[Decorator],
+    body: Callable[..., Json],
+) -> Resource:
+    """Return the commands for a kind of settings of a project.
+
+    `about`: its help.  `example`: the id in examples.  `create`, `change`: options in these.
+    """
+    return Resource(
+        noun=noun,
+        collection=collection,
+        help=about,
+        arguments=(click.argument("name"),),
+        path=lambda session, name: full_name(name, collection, session.short_project),
+        commands=[
+            List([f"broker {command} list"], table=table, nothing=nothing),
+            Create([f"broker {command} create {example} {create}"], options=options, body=body),
+            Show([f"broker {command} show {example}"]),
+            settings.make_update(noun, collection, options, body, f"broker {command} update {example} {change}"),
+            Delete([f"broker {command} delete {example} --dry-run", f"broker {command} delete {example}"]),
+        ],
+    )
+
 
 RESOURCES: Mapping[str, Resource] = {
     "topic": Resource(
@@ -369,130 +405,94 @@ RESOURCES: Mapping[str, Resource] = {
             ),
         ],
     ),
-    "mask": Resource(
+    "mask": _setting(
+        "mask",
+        "cards",
         noun="masking rule",
         collection="maskingRules",
-        help="Masking rules: what callers who may only look do not see of messages; these need this broker.",
-        arguments=(click.argument("name"),),
-        path=lambda session, name: full_name(name, "maskingRules", session.short_project),
-        commands=[
-            List(
-                ["broker mask list"],
-                table=Table(
-                    columns={
-                        "rule": lambda r: leaf(r["name"]),
-                        "topics": settings.joined("topics"),
-                        "subs": settings.joined("subscriptions"),
-                        "attributes": settings.joined("attributes"),
-                        "fields": settings.joined("fields"),
-                    },
-                    whole=("rule",),
-                    minor=("subs", "topics"),
-                ),
-                nothing="No message is masked.",
-            ),
-            Create(
-                ["broker mask create cards --topic 'payments*' --field '$.card'"],
-                options=settings.RULE_OPTIONS,
-                body=settings.rule_body,
-            ),
-            Show(["broker mask show cards"]),
-            settings.update_rule,
-            Delete(["broker mask delete cards --dry-run", "broker mask delete cards"]),
-        ],
+        about="Masking rules: what callers who may only look do not see of messages; these need this broker.",
+        table=Table(
+            columns={
+                "rule": lambda r: leaf(r["name"]),
+                "topics": settings.joined("topics"),
+                "subs": settings.joined("subscriptions"),
+                "attributes": settings.joined("attributes"),
+                "fields": settings.joined("fields"),
+            },
+            whole=("rule",),
+            minor=("subs", "topics"),
+        ),
+        nothing="No message is masked.",
+        create="--topic 'payments*' --field '$.card'",
+        change="--field '$.card' --field '$..pin'",
+        options=settings.RULE_OPTIONS,
+        body=settings.rule_body,
     ),
-    "view": Resource(
+    "view": _setting(
+        "view",
+        "late",
         noun="view",
         collection="savedViews",
-        help="Saved views: pages of the console with their query; these need this broker.",
-        arguments=(click.argument("name"),),
-        path=lambda session, name: full_name(name, "savedViews", session.short_project),
-        commands=[
-            List(
-                ["broker view list"],
-                table=Table(
-                    columns={
-                        "view": lambda v: leaf(v["name"]),
-                        "page": lambda v: v["page"],
-                        "query": lambda v: pairs_text(v.get("query")),
-                        "title": settings.title,
-                    },
-                    whole=("view", "page"),
-                    minor=("title", "query"),
-                ),
-                nothing="There is no saved view.",
-            ),
-            Create(
-                ["broker view create late --page subscriptions --query filter=oldestAge>1h"],
-                options=settings.VIEW_OPTIONS,
-                body=settings.view_body,
-            ),
-            Show(["broker view show late"]),
-            settings.update_view,
-            Delete(["broker view delete late --dry-run", "broker view delete late"]),
-        ],
+        about="Saved views: pages of the console with their query; these need this broker.",
+        table=Table(
+            columns={
+                "view": lambda v: leaf(v["name"]),
+                "page": lambda v: v["page"],
+                "query": lambda v: pairs_text(v.get("query")),
+                "title": settings.title,
+            },
+            whole=("view", "page"),
+            minor=("title", "query"),
+        ),
+        nothing="There is no saved view.",
+        create="--page subscriptions --query filter=oldestAge>1h",
+        change="--title 'What is late'",
+        options=settings.VIEW_OPTIONS,
+        body=settings.view_body,
     ),
-    "template": Resource(
+    "template": _setting(
+        "template",
+        "sale",
         noun="template",
         collection="messageTemplates",
-        help="Templates: messages that are published often; these need this broker.",
-        arguments=(click.argument("name"),),
-        path=lambda session, name: full_name(name, "messageTemplates", session.short_project),
-        commands=[
-            List(
-                ["broker template list"],
-                table=Table(
-                    columns={
-                        "template": lambda t: leaf(t["name"]),
-                        "topic": lambda t: leaf(t["topic"]),
-                        "attributes": lambda t: pairs_text(t.get("attributes")),
-                        "title": settings.title,
-                    },
-                    whole=("template", "topic"),
-                    minor=("title", "attributes"),
-                ),
-                nothing="There is no template.",
-            ),
-            Create(
-                ["broker template create sale --topic orders --data '{}' --attribute shop=eu"],
-                options=settings.TEMPLATE_OPTIONS,
-                body=settings.template_body,
-            ),
-            Show(["broker template show sale"]),
-            settings.update_template,
-            Delete(["broker template delete sale --dry-run", "broker template delete sale"]),
-        ],
+        about="Templates: messages that are published often; these need this broker.",
+        table=Table(
+            columns={
+                "template": lambda t: leaf(t["name"]),
+                "topic": lambda t: leaf(t["topic"]),
+                "attributes": lambda t: pairs_text(t.get("attributes")),
+                "title": settings.title,
+            },
+            whole=("template", "topic"),
+            minor=("title", "attributes"),
+        ),
+        nothing="There is no template.",
+        create="--topic orders --data '{}' --attribute shop=eu",
+        change="--data '{}'",
+        options=settings.TEMPLATE_OPTIONS,
+        body=settings.template_body,
     ),
-    "link": Resource(
+    "link": _setting(
+        "link",
+        "traces",
         noun="link",
         collection="linkTemplates",
-        help="Links from messages to traces, logs or a runbook; these need this broker.",
-        arguments=(click.argument("name"),),
-        path=lambda session, name: full_name(name, "linkTemplates", session.short_project),
-        commands=[
-            List(
-                ["broker link list"],
-                table=Table(
-                    columns={
-                        "link": lambda k: leaf(k["name"]),
-                        "title": settings.title,
-                        "url": lambda k: k["url"],
-                        "topics": settings.joined("topics"),
-                    },
-                    whole=("link", "url"),
-                    minor=("topics", "title"),
-                ),
-                nothing="There is no link template.",
-            ),
-            Create(
-                ["broker link create traces --title Trace --to 'https://t.example/{traceId}'"],
-                options=settings.LINK_OPTIONS,
-                body=settings.link_body,
-            ),
-            Show(["broker link show traces"]),
-            settings.update_link,
-            Delete(["broker link delete traces --dry-run", "broker link delete traces"]),
-        ],
+        about="Links from messages to traces, logs or a runbook; these need this broker.",
+        table=Table(
+            columns={
+                "link": lambda k: leaf(k["name"]),
+                "title": settings.title,
+                "url": lambda k: k["url"],
+                "topics": settings.joined("topics"),
+            },
+            whole=("link", "url"),
+            minor=("topics", "title"),
+        ),
+        nothing="There is no link template.",
+        create="--title Trace --to 'https://t.example/{traceId}'",
+        change="--topic 'orders*'",
+        options=settings.LINK_OPTIONS,
+        body=settings.link_body,
     ),
     "push": Resource(
         noun="subscription",

@@ -24,15 +24,15 @@ from broker.net.http1.head import Head
 Json = dict[str, Any]
 
 _SAFE = "/:@!$&'()*+,;=-._~"  # characters of a path that are not percent-encoded (RFC 3986, pchar and "/")
-_MOST_UNREAD = 65_536  # bytes of a stream that wait for its reader
+_MOST_UNREAD = 65_536  # bytes of a stream that its reader has not taken yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
     """The person who looks at a page, as the API sees a caller.
 
-    `caller`: whom the session of the console, or a share link, is of; None: there is neither.  `credentials` are
-    headers, with which a session begins.  `certificate` is the client's, over TLS.
+    `caller`: of the session of the console or of a share link (None: there is neither).  `credentials` are headers,
+    with which a session begins.  `certificate` is the client's, over TLS.
     """
 
     caller: Caller | None = None
@@ -73,7 +73,7 @@ class Api:
         body: Json | None = None,
         query: Mapping[str, str | int] | None = None,
     ) -> Json:
-        """Return the answer to a request, as `get` does.  `body`: of JSON (None: there is none)."""
+        """Return the answer to a request, as `get` does.  `body` is sent as JSON (None: there is none)."""
         data = b"" if body is None else json.dumps(body).encode()
         connection = _Answer(viewer.peer, viewer.certificate)
         head = _head(viewer, path, query, method=method, length=len(data))
@@ -136,7 +136,7 @@ def _head(
     headers: tuple[tuple[bytes, bytes], ...] = (),
     length: int = 0,
 ) -> Head:
-    """`length`: of the body, which is JSON."""
+    """Return the head of a request.  `length`: of its body, which is JSON."""
     if length:
         headers = (*headers, (b"content-type", b"application/json"))
     return Head(

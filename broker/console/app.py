@@ -80,6 +80,7 @@ class Console:
         self._app = Starlette(routes=self.routes())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = {**scope, "path_params": {}}  # without those of the route that leads to the console
         app: Any = self._app
         if scope["type"] == "http" and self._refuses(scope["method"], scope["path"]):
             app = self._refuse_action(Request(scope))
@@ -148,7 +149,11 @@ class Console:
     def _stream(self, route: StreamRoute) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             last_event_id = request.headers.get("last-event-id", "")
-            return EventStreamResponse(route.follow(self._view(request), last_event_id), HEADERS)
+            try:
+                view = self._view(request)
+            except ApiError as error:
+                return self._refused(request, error)
+            return EventStreamResponse(route.follow(view, last_event_id), HEADERS)
 
         return answer
 

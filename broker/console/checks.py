@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from broker.client.words import age_of, leaf, size
+from broker.client.words import age, leaf, size
 from broker.console.api import ApiError, Json
 from broker.console.formats import number, share
 from broker.console.page import Block
@@ -20,12 +20,12 @@ AGE = "oldestUndeliveredMessageAge"
 RECENT = timedelta(hours=1)
 NEAR_LIMIT = 0.8  # of a quota, or of a retention
 MOST_EXPIRED = 0.1  # of the messages that are delivered
-FEW_DELIVERIES = 50  # in RECENT, of which no share is judged
+FEW_DELIVERIES = 50  # in the last hour; with fewer the share is not judged
 _NEEDS_ATTENTION = ("critical", "warning", "paused")
 
 
 class Finding(NamedTuple):
-    """A sentence about what needs attention, with one link.  `name`: of the resource, or what the check is of."""
+    """A sentence about what needs attention, with one link.  `name`: of the resource, or of the broker's check."""
 
     state: State
     name: str
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """`title`: what was checked.  `refusal`: why it was not."""
+    """`title`: what was checked.  `refusal`: why the call was refused (None: it was not)."""
 
     title: str
     findings: Sequence[Finding]
@@ -43,12 +43,12 @@ class Check(NamedTuple):
 
 
 def check(title: str, block: Block, findings: Iterable[Finding]) -> Check:
-    """Return a check of what a call has answered."""
+    """Return a check with the findings in the answer of a call, or with its refusal."""
     return Check(title, [] if block.error is not None else list(findings), block.error)
 
 
 def of_broker(findings: Block) -> Iterable[Finding]:
-    """Returns the findings of the broker about its database, its processes and its storage."""
+    """Findings of the broker about its database, its processes and its storage."""
     for one in findings.list("findings"):
         if one["severity"] in ("ERROR", "WARNING"):
             state = CRITICAL if one["severity"] == "ERROR" else WARNING
@@ -58,7 +58,7 @@ def of_broker(findings: Block) -> Iterable[Finding]:
 
 
 def of_deliveries(lag: Block) -> Iterable[Finding]:
-    """Returns a finding for each subscription whose delivery state, or whose warnings, need attention."""
+    """Subscriptions whose delivery state or warnings need attention."""
     for one in lag.list("subscriptions"):
         name, state = one["subscription"], of_subscription(one["deliveryState"])
         link = address_of(name)
@@ -135,14 +135,14 @@ def of_retention(lag: Block, subscriptions: Block) -> Iterable[Finding]:
     for one in lag.list("subscriptions"):
         retention = retained.get(one["subscription"])
         if AGE in one and retention:
-            age = parse_duration(one[AGE], AGE)
-            if age >= retention * NEAR_LIMIT:
-                left = age_of(f"{max((retention - age).total_seconds(), 0)}s")
+            oldest = parse_duration(one[AGE], AGE)
+            if oldest >= retention * NEAR_LIMIT:
+                left = age(max((retention - oldest).total_seconds(), 0))
                 yield Finding(
                     CRITICAL,
                     one["subscription"],
                     f"Its oldest message is deleted in {left}, unacknowledged: it retains messages for "
-                    f"{age_of(f'{retention.total_seconds()}s')}. Deliver them, or extend the retention.",
+                    f"{age(retention.total_seconds())}. Deliver them, or extend the retention.",
                     address_of(one["subscription"]),
                     "View subscription",
                 )
@@ -226,7 +226,7 @@ def _delivery(one: Json) -> str:
     if out <= in_:
         return f"{verdict} It falls further behind: {in_:.3g} a second come in, {out:.3g} are acknowledged."
     waiting = one.get("undeliveredMessages", 0)
-    return f"{verdict} At the present pace it has caught up in {age_of(f'{waiting / (out - in_)}s')}."
+    return f"{verdict} At the present pace it has caught up in {age(waiting / (out - in_))}."
 
 
 def _action(one: Json, link: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """The parts of a page, and the request that a page function gets."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from broker.console.api import Api, ApiError, Json, Viewer
 
 PREVIEW_BYTES = 256  # of each message in a list
 MOST_MARKS = 50  # in charts, the newest
+_ID = re.compile(r"[A-Za-z0-9._~+%@:-]+")  # of all kinds of resources; none ends a word of a shell
 _OF_THE_WHOLE_PAGE = (401, 503)  # statuses: nothing else of the page would be answered either
 
 
@@ -34,7 +36,7 @@ class Command:
         options = ['-H "Authorization: Bearer $TOKEN"'] if is_signed_in else []
         if self.body:
             options += ["-H 'Content-Type: application/json'", f"-d {quote(self.body)}"]
-        return " ".join(["curl", *options, f"'{base}/v1/{self.path}'"])
+        return " ".join(["curl", *options, quote(f"{base}/v1/{self.path}")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,15 @@ class View:
     parts: Mapping[str, str]
     query: Mapping[str, str]
     now: datetime
+
+    def __post_init__(self) -> None:
+        """Refuse what is no id of a resource: pages may show commands with the ids of their address.
+
+        Raises ApiError.
+        """
+        for part in self.parts.values():
+            if not _ID.fullmatch(part):
+                raise ApiError(404, "NOT_FOUND", f"There is no resource {part}.")
 
     @property
     def project(self) -> str:
@@ -177,6 +188,11 @@ def _chart(metric: Metric, series: Block, marks: Sequence[Json]) -> Chart:
     return Chart(metric.title, line, None)
 
 
+async def no_block() -> Block:
+    """Return a part of a page for which no call is made."""
+    return Block({})
+
+
 async def _block(answer: Awaitable[Json]) -> Block:
     try:
         return Block(await answer)
@@ -184,6 +200,37 @@ async def _block(answer: Awaitable[Json]) -> Block:
         if error.status in _OF_THE_WHOLE_PAGE:
             raise
         return Block({}, error)
+
+
+def list_page(
+    view: View, title: str, *, collection: str, command: str, data: Mapping[str, Any], section: str = ""
+) -> Page:
+    """Return the page of a collection of the project.  `command` prints it.  `section`: "" is the collection's."""
+    name = view.project
+    return Page(
+        template=f"{title.lower().replace(' ', '_')}.html",
+        title=title,
+        kind=title.lower(),
+        name=name,
+        section=section or collection,
+        commands=[Command(f"{command} --project {view.parts['project']}", f"{name}/{collection}")],
+        data=data,
+    )
+
+
+def resource_page(view: View, kind: str, *, command: str, data: Mapping[str, Any]) -> Page:
+    """Return the page of a resource of the project.  `kind`: as "snapshot".  `command` prints it, by its id."""
+    id_ = view.parts[kind]
+    name = f"{view.project}/{kind}s/{id_}"
+    return Page(
+        template=f"{kind}.html",
+        title=id_,
+        kind=kind,
+        name=name,
+        section=f"{kind}s",
+        commands=[Command(f"{command} {id_} --project {view.parts['project']}", name)],
+        data=data,
+    )
 
 
 MakePage = Callable[[View], Awaitable[Page]]

@@ -26,7 +26,7 @@ POLICY = "; ".join(
         "base-uri 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types console console-action",
+        "trusted-types console",
     ]
 )
 HEADERS = {

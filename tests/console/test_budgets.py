@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 from broker.app.asgi import for_port
 from broker.app.broker import Broker
@@ -23,8 +23,8 @@ from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 
 SCRIPTS, STYLES = 15_000, 12_000  # bytes, compressed
-# Statements of a page, with those of its calls, where they are more than 16.
-STATEMENTS = {
+STATEMENTS = 16  # of a page, with those of its calls
+STATEMENTS_OF = {  # pages that send more
     "projects/{project}": 40,
     "projects/{project}/search": 30,
     "projects/{project}/access": 24,
@@ -34,8 +34,9 @@ STATEMENTS = {
     "projects/{project}/topics/{topic}": 30,
     "projects/{project}/subscriptions/{subscription}": 44,
 }
-MOST = 55  # statements of any page whose lists are full
 MORE = 20  # that a page sends only once there is something to read; a statement for each row would be 50 more
+MOST_STATEMENTS = 55  # of any page
+RUNS = 5  # of each page
 GZIP = {"Accept-Encoding": "gzip"}
 
 
@@ -84,7 +85,7 @@ _statements: ContextVar[list[str] | None] = ContextVar("statements", default=Non
 
 
 @contextmanager
-def counted_statements(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def counted_statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Note the statements that are sent within a page, of both kinds of connection."""
     run = HotConnection.run
 
@@ -98,37 +99,41 @@ def counted_statements(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Itera
             sent.append(statement)
 
     monkeypatch.setattr(HotConnection, "run", noting)
-    engine = broker.core.database._engine.sync_engine
-    event.listen(engine, "before_cursor_execute", note)
-    yield
-    event.remove(engine, "before_cursor_execute", note)
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
 
 
 async def statements_of(broker: Broker, route: PageRoute, sample: Sample) -> list[str]:
+    """Return the statements of a page in the run with the fewest: others fill caches, or start background work."""
     parts = {name: value for name, value in sample.ids.items() if f"{{{name}}}" in route.path}
     view = View(
         api=Api(for_port(broker)[HTTP1_API]), viewer=Viewer(), parts=parts, query=QUERY, now=broker.core.clock.now()
     )
-    await route.make(view)  # what is kept in memory is there from now on
-    sent: list[str] = []
-    token = _statements.set(sent)
-    try:
-        await route.make(view)
-    finally:
-        _statements.reset(token)
-    return sent
+    runs = []
+    for _ in range(RUNS):
+        sent: list[str] = []
+        token = _statements.set(sent)
+        try:
+            await route.make(view)
+        finally:
+            _statements.reset(token)
+        runs.append(sent)
+    return min(runs, key=len)
 
 
 @pytest.mark.own_broker
 async def test_a_page_sends_few_statements_and_no_more_for_more_rows(
     broker: Broker, rest: Rest, push_sink: PushSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with counted_statements(broker, monkeypatch):
+    with counted_statements(monkeypatch):
         sample = await fill(rest, push_sink)
         few = {route.path: len(await statements_of(broker, route, sample)) for route in PAGES}
-        assert {path: count for path, count in few.items() if count > STATEMENTS.get(path, 16)} == {}
+        assert {path: n for path, n in few.items() if n > STATEMENTS_OF.get(path, STATEMENTS)} == {}
         await fill_up(rest, push_sink, sample)
         for route in PAGES:
             sent = await statements_of(broker, route, sample)
-            assert len(sent) <= min(MOST, few[route.path] + MORE), (route.path, sent)
+            assert len(sent) <= min(MOST_STATEMENTS, few[route.path] + MORE), (route.path, sent)
     assert max(few.values()) > 0

@@ -5,6 +5,7 @@ import html
 import re
 import shlex
 from collections.abc import Mapping
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -50,9 +51,7 @@ async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_t
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert not re.search(r"<style|\son\w+=|style=|javascript:|<script>", answer.text), route.path
-        commands = [
-            html.unescape(each) for each in re.findall(r'<pre class="command"><code>(.+?)</code>', answer.text)
-        ]
+        commands = commands_on(answer)
         assert commands, route.path
         for command in commands:
             program, *arguments = shlex.split(command)
@@ -77,13 +76,35 @@ async def test_hostile_contents_are_shown_as_they_were_published_and_never_inter
 
 async def test_hostile_addresses_are_never_interpreted(rest: Rest, sample: Sample) -> None:
     names = ("filter", "contains", "orderingKey", "attribute", "value", "startTime", "endTime", "q", "pageToken")
-    given = dict.fromkeys((*names, "groupBy", "orderBy", "range", "paused"), HOSTILE)
+    names += ("groupBy", "orderBy", "range", "paused", "resource", "principal", "permission")
+    given = dict.fromkeys(names, f"{HOSTILE}'; touch x; '")
     for route in PAGES:
         answer = await page(rest, sample.page(route.path), params=given)
         assert answer.status_code in (200, 400), route.path
         assert "<script>alert" not in answer.text, route.path
         assert "60481729" not in answer.text, route.path
         assert answer.headers["content-security-policy"] == POLICY
+        for command in commands_on(answer):
+            assert is_one_command(command), (route.path, command)
+
+
+@pytest.mark.parametrize("page_of_it", ["", "/messages", "/tail", "/tail/events"])
+async def test_addresses_with_ids_that_no_resource_has_are_refused(rest: Rest, page_of_it: str) -> None:
+    for id_ in ("x;touch y", "x'y", "$(touch y)"):
+        answer = await page(rest, f"/console/{rest.project}/topics/{quote(id_)}{page_of_it}")
+        assert answer.status_code == 404, id_
+        assert not commands_on(answer)
+
+
+def commands_on(answer: httpx.Response) -> list[str]:
+    return [html.unescape(each) for each in re.findall(r'<pre class="command"><code>(.+?)</code>', answer.text)]
+
+
+def is_one_command(line: str) -> bool:
+    """Whether a shell takes a line as a single command without redirections."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    return not any(set(word) <= set(lexer.punctuation_chars) for word in lexer if word)
 
 
 async def test_json_keeps_large_numbers_duplicate_keys_and_their_order(rest: Rest, sample: Sample) -> None:

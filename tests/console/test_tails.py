@@ -183,3 +183,11 @@ def test_a_comment_shows_that_the_stream_is_alive_and_an_error_ends_it() -> None
     assert events_of(shown_events(error, "projects/p")) == [
         ("refused", "", {"status": 404, "message": "gone\\u202e"})
     ]
+
+
+async def test_the_tail_of_a_subscription_names_a_topic_of_another_project_in_full(rest: Rest) -> None:
+    there = f"{rest.project}-there/topics/orders"
+    await rest.ok("PUT", there, {})
+    await rest.ok("PUT", rest.subscription("billing"), {"topic": there})
+    answer = await rest.client.get(f"/console/{rest.subscription('billing')}/tail")
+    assert f"broker topic browse {there} --project" in answer.text

@@ -7,12 +7,11 @@ from shlex import quote
 from broker.client.words import leaf
 from broker.console.api import Json
 from broker.console.bodies import escaped
-from broker.console.page import Block, Command, Page, PageRoute, View
+from broker.console.page import Block, Command, Page, PageRoute, View, list_page, no_block
 
 PAGE_SIZE = 50
 _POLICY = {"options": {"requestedPolicyVersion": 3}}
 _COLLECTIONS = ("topics", "subscriptions", "snapshots", "schemas")  # whose policies are read by GET
-_POLICY_RESULT = "POLICY"
 
 
 async def access(view: View) -> Page:
@@ -23,11 +22,8 @@ async def access(view: View) -> Page:
     policy, explained, named = await asyncio.gather(
         _policy(view, resource),
         _explained(view, principal, permission, resource),
-        view.block(f"{project}:search", q=principal, pageSize=PAGE_SIZE) if principal else _nothing(),
+        _named(view, principal) if principal else no_block(),
     )
-    bindings = [
-        (binding["role"], member) for binding in policy.list("bindings") for member in binding.get("members", ())
-    ]
     return Page(
         template="access.html",
         title="Access",
@@ -39,16 +35,15 @@ async def access(view: View) -> Page:
             *([_explain_command(project, principal, permission, resource)] if explained is not None else []),
         ],
         data={
-            "tab": "policies",
             "resource": resource,
             "short": asked.get("resource", ""),
             "policy": policy,
-            "bindings": sorted(bindings),
+            "bindings": _bindings(policy),
             "principal": principal,
             "permission": permission,
             "explained": explained,
             "named": named,
-            "policies": [one["name"] for one in named.list("results") if one["kind"] == _POLICY_RESULT],
+            "policies": _policies(named),
         },
     )
 
@@ -56,14 +51,13 @@ async def access(view: View) -> Page:
 async def service_accounts(view: View) -> Page:
     project = view.project
     found = await view.get(f"{project}/serviceAccounts", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
-    return Page(
-        template="service_accounts.html",
-        title="Service accounts",
-        kind="service accounts",
-        name=project,
+    return list_page(
+        view,
+        "Service accounts",
+        collection="serviceAccounts",
+        command="broker auth accounts list",
+        data={"accounts": found.get("accounts", []), "next": view.next_page(found)},
         section="access",
-        commands=[Command(f"broker auth accounts list --project {leaf(project)}", f"{project}/serviceAccounts")],
-        data={"tab": "serviceAccounts", "accounts": found.get("accounts", []), "next": view.next_page(found)},
     )
 
 
@@ -74,7 +68,7 @@ async def service_account(view: View) -> Page:
     keys, policy, named = await asyncio.gather(
         view.block(f"{name}/keys"),
         _policy(view, name),
-        view.block(f"{view.project}:search", q=f"serviceAccount:{email}", pageSize=PAGE_SIZE),
+        _named(view, f"serviceAccount:{email}"),
     )
     return Page(
         template="service_account.html",
@@ -87,13 +81,12 @@ async def service_account(view: View) -> Page:
             Command(f"broker auth keys list {email} --project {project}", f"{name}/keys"),
         ],
         data={
-            "tab": "serviceAccounts",
             "account": found,
             "keys": keys,
             "policy": policy,
-            "bindings": [(one["role"], who) for one in policy.list("bindings") for who in one.get("members", ())],
+            "bindings": _bindings(policy),
             "named": named,
-            "policies": [one["name"] for one in named.list("results") if one["kind"] == _POLICY_RESULT],
+            "policies": _policies(named),
         },
     )
 
@@ -101,14 +94,13 @@ async def service_account(view: View) -> Page:
 async def api_keys(view: View) -> Page:
     project = view.project
     found = await view.get(f"{project}/apiKeys", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
-    return Page(
-        template="api_keys.html",
-        title="API keys",
-        kind="API keys",
-        name=project,
+    return list_page(
+        view,
+        "API keys",
+        collection="apiKeys",
+        command="broker auth api-keys list",
+        data={"keys": found.get("keys", []), "next": view.next_page(found)},
         section="access",
-        commands=[Command(f"broker auth api-keys list --project {leaf(project)}", f"{project}/apiKeys")],
-        data={"tab": "apiKeys", "keys": found.get("keys", []), "next": view.next_page(found)},
     )
 
 
@@ -128,7 +120,7 @@ async def roles(view: View) -> Page:
             Command(f"broker auth roles list --project {leaf(project)}", f"{project}/roles"),
             Command("", "roles"),
         ],
-        data={"tab": "roles", "own": own, "predefined": predefined, "next": view.next_page(own.answer)},
+        data={"own": own, "predefined": predefined, "next": view.next_page(own.answer)},
     )
 
 
@@ -145,12 +137,8 @@ async def role(view: View) -> Page:
         name=name,
         section="access",
         commands=[Command(f"broker auth roles show {name}", name)],
-        data={"tab": "roles", "role": found, "groups": _by_resource(permissions), "count": len(permissions)},
+        data={"role": found, "groups": _by_resource(permissions), "count": len(permissions)},
     )
-
-
-async def _nothing() -> Block:
-    return Block({})
 
 
 def _full_name(project: str, given: str) -> str:
@@ -165,6 +153,21 @@ async def _policy(view: View, resource: str) -> Block:
     if _is_read_by_get(resource):
         return await view.block(path, **{"options.requestedPolicyVersion": 3})
     return await view.post_block(path, _POLICY)
+
+
+def _bindings(policy: Block) -> list[tuple[str, str]]:
+    """Return each role that a policy gives, with the principal that has it."""
+    return sorted((one["role"], member) for one in policy.list("bindings") for member in one.get("members", ()))
+
+
+async def _named(view: View, principal: str) -> Block:
+    """Return what has the principal in its id, its name or its policy."""
+    return await view.block(f"{view.project}:search", q=principal, pageSize=PAGE_SIZE)
+
+
+def _policies(found: Block) -> list[str]:
+    """Return the resources whose policies were found."""
+    return [one["name"] for one in found.list("results") if one["kind"] == "POLICY"]
 
 
 def _is_read_by_get(resource: str) -> bool:

@@ -1,8 +1,8 @@
 """The dead letters of a subscription, grouped by their cause or one by one."""
 
 import asyncio
+from urllib.parse import urlencode
 
-from broker.client.words import leaf
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
 
 PAGE_SIZE = 50
@@ -32,7 +32,7 @@ async def dead_letters(view: View) -> Page:
             Command(
                 f"broker dlq summary {subscription} --project {view.parts['project']}"
                 + option({"by": group_by, **asked}),
-                f"{name}/deadLetters?groupBy={group_by}",
+                f"{name}/deadLetters?{urlencode({'groupBy': group_by})}",
             )
         ],
         row_actions={"redrive": [name], "discard": [name], "editDeadLetter": [name]},
@@ -42,7 +42,7 @@ async def dead_letters(view: View) -> Page:
             "group_by": group_by,
             "asked": asked,
             "next": view.next_page(letters.answer),
-            "subscription": leaf(name),
+            "subscription": subscription,
         },
     )
 

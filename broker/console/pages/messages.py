@@ -22,7 +22,8 @@ async def message(view: View) -> Page:
     body_view = view.query.get("body", "")
     has_schema = _SCHEMA in given.get("attributes", {})
     templates, decoded = await asyncio.gather(
-        view.block(f"{_project_of(topic)}/linkTemplates"), _decoded(view, topic, message_id, body_view, has_schema)
+        view.block(f"{topic.partition('/topics/')[0]}/linkTemplates"),
+        _decoded(view, topic, message_id, body_view, has_schema),
     )
     return Page(
         template="message.html",
@@ -43,10 +44,6 @@ async def message(view: View) -> Page:
             "reports": sorted(reports, key=lambda each: (each[1].rank, each[0]["subscription"])),
         },
     )
-
-
-def _project_of(topic: str) -> str:
-    return "/".join(topic.split("/")[:2])
 
 
 async def _decoded(view: View, topic: str, message_id: str, body_view: str, has_schema: bool) -> Block | None:

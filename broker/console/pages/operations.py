@@ -1,7 +1,6 @@
 """Long-running operations of a project, and one of them, which is the receipt of what was done."""
 
-from broker.client.words import leaf
-from broker.console.page import Command, Page, PageRoute, View
+from broker.console.page import Page, PageRoute, View, list_page, resource_page
 from broker.console.states import of_operation
 
 PAGE_SIZE = 50
@@ -14,13 +13,11 @@ async def operations(view: View) -> Page:
         f"{project}/operations", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), orderBy=NEWEST_FIRST
     )
     rows = [(one, of_operation(one["metadata"]["state"])) for one in answer.get("operations", [])]
-    return Page(
-        template="operations.html",
-        title="Operations",
-        kind="operations",
-        name=project,
-        section="operations",
-        commands=[Command(f"broker op list --project {leaf(project)}", f"{project}/operations")],
+    return list_page(
+        view,
+        "Operations",
+        collection="operations",
+        command="broker op list",
         data={"rows": rows, "next": view.next_page(answer)},
     )
 
@@ -28,13 +25,10 @@ async def operations(view: View) -> Page:
 async def operation(view: View) -> Page:
     name = f"{view.project}/operations/{view.parts['operation']}"
     found = await view.get(name)
-    return Page(
-        template="operation.html",
-        title=view.parts["operation"],
-        kind="operation",
-        name=name,
-        section="operations",
-        commands=[Command(f"broker op show {view.parts['operation']} --project {view.parts['project']}", name)],
+    return resource_page(
+        view,
+        "operation",
+        command="broker op show",
         data={"operation": found, "state": of_operation(found["metadata"]["state"])},
     )
 

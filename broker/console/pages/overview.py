@@ -59,7 +59,7 @@ async def overview(view: View) -> Page:
         check(
             "Dead letters of the last hour", dead_letters, checks.of_dead_letters(project, dead_letters, view.now)
         ),
-        check("Retention of what waits", subscriptions, checks.of_retention(lag, subscriptions)),
+        check("Retention of unacknowledged messages", subscriptions, checks.of_retention(lag, subscriptions)),
         check("Ack deadlines", expired, checks.of_ack_deadlines(project, expired, sent)),
         check("Operations of the last day", operations, checks.of_operations(operations, view.now)),
         check("Schedules", schedules, checks.of_schedules(schedules, view.now)),

@@ -11,12 +11,12 @@ OUTCOMES = ("DELIVERED", "FAILED")
 
 
 async def push_attempts(view: View) -> Page:
-    """The page of whoever may see the subscription."""
+    """Return the page for viewers who may see the subscription."""
     return await make_page(view, until="")
 
 
 async def make_page(view: View, *, until: str) -> Page:
-    """`until`: when the share link ends that shows the page; "": none does."""
+    """Return the page.  `until`: when the share link that shows it expires; "": no link shows it."""
     project, subscription = view.parts["project"], view.parts["subscription"]
     name, asked = f"{view.project}/subscriptions/{subscription}", view.asked("outcome")
     status, attempts, failures = await asyncio.gather(

@@ -1,20 +1,13 @@
 """The limits of a project, and how much of each is used."""
 
-from broker.client.words import leaf
-from broker.console.page import Command, Page, PageRoute, View
+from broker.console.page import Page, PageRoute, View, list_page
 
 
 async def quotas(view: View) -> Page:
     project = view.project
     answer = await view.get(f"{project}/quotas")
-    return Page(
-        template="quotas.html",
-        title="Quotas",
-        kind="quotas",
-        name=project,
-        section="quotas",
-        commands=[Command(f"broker quota show --project {leaf(project)}", f"{project}/quotas")],
-        data={"quotas": answer["quotas"]},
+    return list_page(
+        view, "Quotas", collection="quotas", command="broker quota show", data={"quotas": answer["quotas"]}
     )
 
 

@@ -1,7 +1,6 @@
 """The schedules of a project, and one schedule with its latest ticks."""
 
-from broker.client.words import leaf
-from broker.console.page import Command, Page, PageRoute, View
+from broker.console.page import Page, PageRoute, View, list_page, resource_page
 from broker.console.states import State
 
 PAGE_SIZE = 50
@@ -12,13 +11,11 @@ async def schedules(view: View) -> Page:
     project = view.project
     answer = await view.get(f"{project}/schedules", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
     rows = [(one, _PAUSED if one["state"] == "PAUSED" else _ACTIVE) for one in answer.get("schedules", [])]
-    return Page(
-        template="schedules.html",
-        title="Schedules",
-        kind="schedules",
-        name=project,
-        section="schedules",
-        commands=[Command(f"broker schedule list --project {leaf(project)}", f"{project}/schedules")],
+    return list_page(
+        view,
+        "Schedules",
+        collection="schedules",
+        command="broker schedule list",
         data={"rows": rows, "next": view.next_page(answer)},
     )
 
@@ -26,15 +23,10 @@ async def schedules(view: View) -> Page:
 async def schedule(view: View) -> Page:
     name = f"{view.project}/schedules/{view.parts['schedule']}"
     found, ticks = await view.get(name), await view.block(f"{name}/ticks", pageSize=PAGE_SIZE)
-    return Page(
-        template="schedule.html",
-        title=view.parts["schedule"],
-        kind="schedule",
-        name=name,
-        section="schedules",
-        commands=[
-            Command(f"broker schedule show {view.parts['schedule']} --project {view.parts['project']}", name)
-        ],
+    return resource_page(
+        view,
+        "schedule",
+        command="broker schedule show",
         data={
             "schedule": found,
             "ticks": ticks,

@@ -10,11 +10,20 @@ from urllib.parse import urlencode
 from broker.client.words import leaf
 from broker.console.api import Json
 from broker.console.page import Block, Command, Page, PageRoute, View
-from broker.console.prefix import PREFIX
+from broker.console.prefix import address_of
 
 PAGE_SIZE = 50
 MOST_TOPICS = 20  # that are offered
-_WITH_PAGES = ("topics", "subscriptions", "operations", "schedules", "schemas")  # of single resources
+_WITH_PAGES = (  # of single resources
+    "topics",
+    "subscriptions",
+    "operations",
+    "schedules",
+    "snapshots",
+    "schemas",
+    "serviceAccounts",
+    "roles",
+)
 
 
 async def search(view: View) -> Page:
@@ -40,7 +49,7 @@ async def search(view: View) -> Page:
             "topics": topics,
             "next": view.next_page(found.answer),
         },
-        redirect=f"{PREFIX}{ids.pop()}" if len(ids) == 1 and len(results) == 1 else "",
+        redirect=address_of(ids.pop()) if len(ids) == 1 and len(results) == 1 else "",
     )
 
 
@@ -55,7 +64,7 @@ def _address(project: str, one: Json) -> str:
     """Return the page of a result; "" if it has none."""
     parts = one["name"].removeprefix(f"{project}/").split("/")
     has_page = len(parts) == 2 and parts[0] in _WITH_PAGES
-    return f"{PREFIX}{one['name']}" if has_page or one["kind"] == "MESSAGE" else ""
+    return address_of(one["name"]) if has_page or one["kind"] == "MESSAGE" else ""
 
 
 PAGES = [PageRoute("projects/{project}/search", search, ["SearchProject", "Publisher.ListTopics"])]

@@ -1,7 +1,6 @@
 """The snapshots of a project, and one snapshot."""
 
-from broker.client.words import leaf
-from broker.console.page import Command, Page, PageRoute, View
+from broker.console.page import Page, PageRoute, View, list_page, resource_page
 
 PAGE_SIZE = 50
 
@@ -9,13 +8,11 @@ PAGE_SIZE = 50
 async def snapshots(view: View) -> Page:
     project = view.project
     answer = await view.get(f"{project}/snapshots", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
-    return Page(
-        template="snapshots.html",
-        title="Snapshots",
-        kind="snapshots",
-        name=project,
-        section="snapshots",
-        commands=[Command(f"broker snapshot list --project {leaf(project)}", f"{project}/snapshots")],
+    return list_page(
+        view,
+        "Snapshots",
+        collection="snapshots",
+        command="broker snapshot list",
         data={"snapshots": answer.get("snapshots", []), "next": view.next_page(answer)},
     )
 
@@ -23,17 +20,7 @@ async def snapshots(view: View) -> Page:
 async def snapshot(view: View) -> Page:
     name = f"{view.project}/snapshots/{view.parts['snapshot']}"
     found = await view.get(name)
-    return Page(
-        template="snapshot.html",
-        title=view.parts["snapshot"],
-        kind="snapshot",
-        name=name,
-        section="snapshots",
-        commands=[
-            Command(f"broker snapshot show {view.parts['snapshot']} --project {view.parts['project']}", name)
-        ],
-        data={"snapshot": found},
-    )
+    return resource_page(view, "snapshot", command="broker snapshot show", data={"snapshot": found})
 
 
 PAGES = [

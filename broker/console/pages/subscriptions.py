@@ -6,7 +6,8 @@ from urllib.parse import urlencode
 from broker.client.words import leaf
 from broker.console.api import Json
 from broker.console.charts import BUCKETS, timeline
-from broker.console.page import PREVIEW_BYTES, Block, Command, Metric, Page, PageRoute, View, option
+from broker.console.checks import AGE
+from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute, View, no_block, option
 from broker.console.pages.delivering import clients, endpoint, stuck_keys
 from broker.console.states import of_message, of_subscription
 
@@ -14,12 +15,11 @@ PAGE_SIZE = 50
 _COLUMNS = (
     ("undeliveredMessages", "Not acknowledged"),
     ("outstandingMessages", "Outstanding"),
-    ("oldestUndeliveredMessageAge", "Oldest"),
+    (AGE, "Oldest"),
     ("incomingMessagesPerSecond", "In/s"),
     ("outgoingMessagesPerSecond", "Out/s"),
     ("deadLetters", "Dead letters"),
 )
-AGE = "oldestUndeliveredMessageAge"
 STATES = ("OUTSTANDING", "RETRYING", "EXHAUSTED", "BLOCKED", "WAITING")
 
 
@@ -61,9 +61,9 @@ async def subscription(view: View) -> Page:
     own = next(iter(lag.list("subscriptions")), {})
     groups, log, delivering, stuck = await asyncio.gather(
         view.block(f"{name}/deadLetters", groupBy="reason"),
-        view.block(f"{found['topic']}:histogram", buckets=BUCKETS) if "/topics/" in found["topic"] else _nothing(),
+        view.block(f"{found['topic']}:histogram", buckets=BUCKETS) if "/topics/" in found["topic"] else no_block(),
         endpoint(view, name) if "pushEndpoint" in found.get("pushConfig", {}) else clients(view, name),
-        stuck_keys(view, name) if found.get("enableMessageOrdering") and AGE in own else _nothing(),
+        stuck_keys(view, name) if found.get("enableMessageOrdering") and AGE in own else no_block(),
     )
     pending_since = own.get("oldestUndeliveredPublishTime", "")
     return Page(
@@ -122,10 +122,6 @@ async def backlog(view: View) -> Page:
             "next": view.next_page(answer.answer),
         },
     )
-
-
-async def _nothing() -> Block:
-    return Block({})
 
 
 def _toggled(view: View, field: str) -> tuple[str, str]:

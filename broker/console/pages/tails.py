@@ -22,7 +22,7 @@ from broker.model.timestamps import format_timestamp
 PAGE_SIZE = 50
 MOST_ROWS = 200  # that the script keeps on the page
 MOST_AT_ONCE = 100  # messages of one reading of the log that are shown; the others are counted
-OVERLAP = timedelta(seconds=10)  # so far before a page the events begin: the script knows what it has
+OVERLAP = timedelta(seconds=10)  # events begin that long before the page, and the script leaves out what it has
 
 
 class _Source(NamedTuple):
@@ -65,6 +65,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
         f"{source.topic}/messages", pageSize=PAGE_SIZE, previewBytes=PREVIEW_BYTES, filter=source.filter
     )
     begin = {**asked, "startTime": format_timestamp(view.now - OVERLAP)}
+    topic = source.topic.removeprefix(f"{view.project}/topics/")  # its full name if it is of another project
     return Page(
         template="tail.html",
         title=f"Tail of {leaf(name)}",
@@ -73,7 +74,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
         section="topics" if name == source.topic else "subscriptions",
         commands=[
             Command(
-                f"broker topic browse {leaf(source.topic)} --project {view.parts['project']} --max {PAGE_SIZE}"
+                f"broker topic browse {topic} --project {view.parts['project']} --max {PAGE_SIZE}"
                 + option({"filter": source.filter} if source.filter else {}),
                 f"{source.topic}/messages?{urlencode({'pageSize': PAGE_SIZE, **_given(source)})}",
             )
@@ -86,6 +87,7 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
             "filter_of_subscription": filter_of_subscription,
             "stream": f"{address_of(name)}/tail/events?{urlencode(begin)}",
             "most_rows": MOST_ROWS,
+            "overlap_ms": OVERLAP // timedelta(milliseconds=1),
             "states": TAIL_STATES,
             "paused": view.query.get("paused") == "true",
         },

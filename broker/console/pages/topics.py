@@ -44,7 +44,7 @@ async def topics(view: View) -> Page:
 
 
 def _worst(stats: Json) -> State | None:
-    """Returns the state of the worst subscription of a topic, if it has one that the viewer may see."""
+    """Return the state of the worst subscription of a topic, if it has one that the viewer may see."""
     worst = stats.get("worstSubscription")
     return None if worst is None else of_subscription(worst["deliveryState"])
 

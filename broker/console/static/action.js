@@ -1,15 +1,10 @@
 // The form of an action: its numbers change as one types, and it is sent once.
 // @ts-check
 
+import { copyButtons, linkTo, parsePage } from "./console.js";
+
 const DELAY_MS = 400;
 const MAX_URL = 4000;
-
-const policy = window.trustedTypes
-  ? window.trustedTypes.createPolicy("console-action", { createHTML: (/** @type {string} */ text) => text })
-  : { createHTML: (/** @type {string} */ text) => text };
-
-const parse = (/** @type {string} */ text) =>
-  new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
 
 let form = /** @type {HTMLFormElement} */ (document.getElementById("action"));
 const preview = () => document.getElementById("preview");
@@ -31,7 +26,7 @@ async function look() {
   preview()?.classList.add("waiting");
   try {
     const answer = await fetch(`${location.pathname}?${query}`, { redirect: "error" });
-    const fresh = parse(await answer.text());
+    const fresh = parsePage(await answer.text());
     if (mine !== asked || sending) return;
     for (const [own, next] of [
       [preview(), fresh.getElementById("preview")],
@@ -40,6 +35,7 @@ async function look() {
     ]) {
       if (own && next && !own.contains(document.activeElement)) own.replaceWith(document.importNode(next, true));
     }
+    copyButtons();
     history.replaceState(null, "", `${location.pathname}?${query}`);
   } catch {
     preview()?.classList.add("waiting");
@@ -56,10 +52,8 @@ function unknown() {
   note.setAttribute("role", "alert");
   note.append("The result is not known: the broker did not answer. Look before you repeat it: ");
   for (const [word, path] of [["operations", `${project}/operations`], ["activity", `${project}/activity`]]) {
-    const link = document.createElement("a");
-    link.href = path;
+    const link = linkTo(path, word);
     link.target = "_blank";
-    link.textContent = word;
     note.append(link, word === "operations" ? ", " : ".");
   }
   document.getElementById("error")?.remove();
@@ -82,11 +76,12 @@ async function send(/** @type {SubmitEvent} */ event) {
       location.assign((await answer.json()).location);
       return;
     }
-    const fresh = parse(await answer.text());
+    const fresh = parsePage(await answer.text());
     const main = document.querySelector("main");
     const next = fresh.querySelector("main");
     if (!main || !next) throw new Error("no page");
     main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
+    copyButtons();
     start();
     const error = document.getElementById("error");
     if (error) {

@@ -8,6 +8,13 @@ const policy = window.trustedTypes
   ? window.trustedTypes.createPolicy("console", { createHTML: (/** @type {string} */ text) => text })
   : { createHTML: (/** @type {string} */ text) => text };
 
+/** Parse a page, of which nothing runs, and show its times in the viewer's time zone. */
+export function parsePage(/** @type {string} */ text) {
+  const page = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
+  localTimes(page);
+  return page;
+}
+
 /** Show times in the viewer's time zone; the title has the time in UTC. */
 export function localTimes(/** @type {ParentNode} */ root) {
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
@@ -47,16 +54,25 @@ function replaceAll(/** @type {Element} */ main, /** @type {Element} */ next) {
   copyButtons();
 }
 
-/** Say above the page why it is not read anew; "": it is. */
-function notify(/** @type {string} */ text, /** @type {string} */ action = "", /** @type {string} */ address = "") {
+export function linkTo(/** @type {string} */ address, /** @type {string} */ text) {
+  const link = document.createElement("a");
+  link.href = address;
+  link.textContent = text;
+  return link;
+}
+
+/** A link to the sign-in, which leads back to this page. */
+export function signInLink() {
+  return linkTo(`/console/login?next=${encodeURIComponent(location.pathname + location.search)}`, "Sign in again");
+}
+
+/** Say above the page why it is not read anew, with a link to what helps; "": it is. */
+function notify(/** @type {string} */ text, /** @type {Node[]} */ ...links) {
   const notice = document.querySelector("[data-notice]");
   if (!(notice instanceof HTMLElement) || (notice.dataset.notice === text && !notice.hidden)) return;
   notice.dataset.notice = text;
   notice.hidden = !text;
-  const link = document.createElement("a");
-  link.href = address;
-  link.textContent = action;
-  notice.replaceChildren(text, ...(action ? [" ", link] : []));
+  notice.replaceChildren(text, " ", ...links);
 }
 
 let lacking = "No answer";
@@ -68,13 +84,11 @@ export async function readPage(/** @type {string} */ url) {
     const answer = await fetch(url, { headers: { Accept: "text/html" }, redirect: "manual" });
     lacking = "Not updated";
     if (answer.type === "opaqueredirect") {
-      const next = encodeURIComponent(location.pathname + location.search);
       const why = "You are signed out: the session has ended, or its key was revoked. This page is as it was.";
-      notify(why, "Sign in again", `/console/login?next=${next}`);
+      notify(why, signInLink());
       return null;
     }
-    const text = await answer.text();
-    const fresh = new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html");
+    const fresh = parsePage(await answer.text());
     if (answer.status === 401) {
       notify("The link has expired or was revoked. Ask for a new one. This page is as it was.");
       return null;
@@ -86,10 +100,9 @@ export async function readPage(/** @type {string} */ url) {
       return null;
     }
     if (old !== now) {
-      notify(`This page is from version ${old}; the broker runs ${now}.`, "Reload", location.href);
+      notify(`This page is from version ${old}; the broker runs ${now}.`, linkTo(location.href, "Reload"));
       return null;
     }
-    localTimes(fresh);
     notify("");
     return fresh;
   } catch {
@@ -132,7 +145,7 @@ function schedule() {
 }
 
 /** A button that copies, behind each command. */
-function copyButtons() {
+export function copyButtons() {
   for (const block of document.querySelectorAll("pre.command:not(:has(button))")) {
     const button = document.createElement("button");
     button.type = "button";

@@ -1,13 +1,12 @@
 // Follows the messages of a topic: Server-Sent Events of the console become rows, the newest first.
 // @ts-check
 
-import { localTimes, setPolling } from "./console.js";
+import { localTimes, setPolling, signInLink } from "./console.js";
 
 const SLOTS = 3; // tabs of a browser that follow at the same time: it opens 6 connections to a server over HTTP/1.1
 const SILENT_MS = 40_000; // the server sends something every 15 s
 const AGAIN_MS = 5_000;
 const FLUSH_MS = 200;
-const OVERLAP_MS = 10_000; // so far before a page its events begin; what it has is left out
 
 /** @typedef {{id: string, href: string, time: string, key: string, attributes: string, body: string}} Message */
 /** @typedef {{message: Message} | {skipped: number}} Entry */
@@ -18,6 +17,7 @@ if (root) follow(root);
 function follow(/** @type {HTMLElement} */ root) {
   const find = (/** @type {string} */ name) => /** @type {HTMLElement} */ (root.querySelector(`[data-${name}]`));
   const mostRows = Number(root.dataset.mostRows);
+  const overlapMs = Number(root.dataset.overlapMs); // its events begin that long before a page; what it has is left out
   const pauseButton = find("pause");
   const showButton = find("show");
   const template = /** @type {HTMLTemplateElement} */ (root.querySelector("template"));
@@ -52,7 +52,7 @@ function follow(/** @type {HTMLElement} */ root) {
     if (lastId) url.searchParams.set("lastEventId", lastId);
     else if (polled) {
       const read = document.querySelector(".asof time")?.getAttribute("datetime") ?? "";
-      url.searchParams.set("startTime", new Date(Date.parse(read) - OVERLAP_MS).toISOString());
+      url.searchParams.set("startTime", new Date(Date.parse(read) - overlapMs).toISOString());
     }
     return url;
   }
@@ -165,7 +165,7 @@ function follow(/** @type {HTMLElement} */ root) {
       close();
       show("ended", message);
       pauseButton.hidden = true;
-      if (status === 401) find("why").append(" ", signIn());
+      if (status === 401) find("why").append(" ", signInLink());
     }
   }
 
@@ -298,13 +298,6 @@ function follow(/** @type {HTMLElement} */ root) {
   }
   showPause();
   open();
-}
-
-function signIn() {
-  const link = document.createElement("a");
-  link.href = `/console/login?next=${encodeURIComponent(location.pathname + location.search)}`;
-  link.textContent = "Sign in again";
-  return link;
 }
 
 /** Take one of the slots of this browser.  Returns what gives it back; null if all are taken. */

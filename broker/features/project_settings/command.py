@@ -1,7 +1,7 @@
 """The options of `broker mask`, `broker view`, `broker template` and `broker link`."""
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -69,7 +69,7 @@ def _given(fields: Json) -> Json:
 
 
 def make_update(
-    noun: str, collection: str, options: tuple[Callable[..., Any], ...], body: Callable[..., Json], *examples: str
+    noun: str, collection: str, options: Sequence[Callable[..., Any]], body: Callable[..., Json], example: str
 ) -> click.Command:
     """A command that changes the fields that its options name."""
 
@@ -84,7 +84,7 @@ def make_update(
 
     for option in reversed((click.argument("name"), *options)):
         update = option(update)
-    return calling("update", *examples)(update)
+    return calling("update", example)(update)
 
 
 def title(setting: Json) -> str:
@@ -94,18 +94,3 @@ def title(setting: Json) -> str:
 def joined(field: str) -> Callable[[Json], str]:
     """Reads a field that is a list."""
     return lambda setting: ", ".join(setting.get(field, []))
-
-
-update_rule = make_update(
-    "masking rule", "maskingRules", RULE_OPTIONS, rule_body,
-    "broker mask update cards --field '$.card' --field '$..pin'",
-)  # fmt: skip
-update_view = make_update(
-    "view", "savedViews", VIEW_OPTIONS, view_body, "broker view update late --title 'What is late'"
-)
-update_template = make_update(
-    "template", "messageTemplates", TEMPLATE_OPTIONS, template_body, "broker template update sale --data '{}'"
-)
-update_link = make_update(
-    "link", "linkTemplates", LINK_OPTIONS, link_body, "broker link update traces --topic 'orders*'"
-)
