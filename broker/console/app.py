@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from broker.access.principals.caller import Caller
 from broker.api.rest.errors import HTTP_STATUS
 from broker.console.actions.pages import ActionPages, Offers, forget_receipt, receipt_in
-from broker.console.api import ApiError, Viewer, api_of
+from broker.console.api import ApiError, Viewer, api_of, peer_of
 from broker.console.assets import Assets
 from broker.console.compression import compress_page
 from broker.console.event_stream import EventStreamResponse
@@ -35,9 +35,9 @@ from broker.net.http1.asgi import CLIENT_CERTIFICATE
 THEMES = ("light", "dark")
 _THEME = "broker_theme"  # a cookie
 _CALLER = "console.caller"  # in the scope of a request: the state is shared by all of them
-_LOOKS = ("GET", "HEAD")
+_READS = ("GET", "HEAD")
 _SIGN_IN, _SIGN_OUT, _LINK, _SHARED = f"{PREFIX}login", f"{PREFIX}logout", f"{PREFIX}link", f"{PREFIX}shared"
-_SIGNING = frozenset({_SIGN_IN, _SIGN_OUT, _LINK, _SHARED})  # the forms of a console that only reads
+_SIGN_IN_FORMS = frozenset({_SIGN_IN, _SIGN_OUT, _LINK, _SHARED})  # those that a read-only console takes
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -143,7 +143,7 @@ class Console:
 
         return answer
 
-    def _stream(self, route: StreamRoute) -> Callable[[Request], Any]:
+    def _stream(self, route: StreamRoute) -> Answer:
         async def answer(request: Request) -> Response:
             last_event_id = request.headers.get("last-event-id", "")
             return EventStreamResponse(route.follow(self._view(request), last_event_id), HEADERS)
@@ -277,17 +277,16 @@ class Console:
         )
 
     def _refuses(self, method: str, path: str) -> bool:
-        return self._read_only and method not in _LOOKS and path not in _SIGNING
+        return self._read_only and method not in _READS and path not in _SIGN_IN_FORMS
 
     def _refuse_action(self, request: Request) -> Response:
         why = "This console only reads (--console-read-only). Use the broker command or the API."
         return self._refused(request, ApiError(403, "PERMISSION_DENIED", why))
 
     def _viewer(self, request: Request) -> Viewer:
-        client = request.client
         return Viewer(
             caller=_caller(request),
-            peer=None if client is None else (client.host, client.port),
+            peer=peer_of(request),
             certificate=request.scope["state"].get(CLIENT_CERTIFICATE),
         )
 

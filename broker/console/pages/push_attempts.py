@@ -11,12 +11,12 @@ OUTCOMES = ("DELIVERED", "FAILED")
 
 
 async def push_attempts(view: View) -> Page:
-    """The page of whoever may see the subscription."""
+    """The page for callers who may get the subscription."""
     return await make_page(view, until="")
 
 
 async def make_page(view: View, *, until: str) -> Page:
-    """`until`: when the share link ends that shows the page; "": none does."""
+    """Makes the page.  `until`: when the share link that opens it ends; "": no link opens it."""
     project, subscription = view.parts["project"], view.parts["subscription"]
     name, asked = f"{view.project}/subscriptions/{subscription}", view.asked("outcome")
     status, attempts, failures = await asyncio.gather(
