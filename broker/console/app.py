@@ -3,7 +3,9 @@
 The page of a resource is "/console/" followed by its name, as its call is "/v1/" followed by its name.
 """
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -32,6 +34,7 @@ from broker.model.errors import BrokerError
 from broker.model.timestamps import format_timestamp
 from broker.net.http1.asgi import CLIENT_CERTIFICATE
 
+SESSION_SECONDS = 10.0  # between two times that the session of an open stream is looked up
 THEMES = ("light", "dark")
 _THEME = "broker_theme"  # a cookie
 _CALLER = "console.caller"  # in the scope of a request: the state is shared by all of them
@@ -146,9 +149,22 @@ class Console:
     def _stream(self, route: StreamRoute) -> Answer:
         async def answer(request: Request) -> Response:
             last_event_id = request.headers.get("last-event-id", "")
-            return EventStreamResponse(route.follow(self._view(request), last_event_id), HEADERS)
+            events = route.follow(self._view(request), last_event_id)
+            return EventStreamResponse(self._during_session(request, events), HEADERS)
 
         return answer
+
+    async def _during_session(self, request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield events until the session has ended, which is looked up every SESSION_SECONDS."""
+        checked = time.monotonic()
+        async with aclosing(events) as open_events:  # type: ignore[type-var]
+            async for part in open_events:
+                if _caller(request) is not None and time.monotonic() - checked >= SESSION_SECONDS:
+                    assert self._sign_in is not None
+                    if await self._sign_in.has_ended(request):
+                        return
+                    checked = time.monotonic()
+                yield part
 
     async def _open(self, request: Request) -> Response:
         project = request.query_params.get("project", "")
