@@ -13,6 +13,7 @@ from broker.core.viewing.message_view import SEES_ALL, MessageView, Sight, sight
 from broker.db.driver.database import Database
 from broker.model.errors import InvalidArgument, NotFound, PermissionDenied, Unauthenticated
 from broker.model.names import project_of
+from broker.model.topic import DELETED_TOPIC
 
 Rules = Sequence[MaskingRule]
 
@@ -42,13 +43,30 @@ class MessageViews:
     async def of(self, call: Call, name: str, *, required: Sequence[Required] | None = None) -> MessageView:
         """The view of a topic or subscription, for the caller that a call with `LOOK` let in.
 
-        The rules for a subscription, for its topic, and for what dead-letters to that topic apply.  `required`: by
-        what the caller was let in, if that was not checked before the call.  Raises Unavailable.
+        The rules for a subscription, for its topic, and for what dead-letters to that topic apply; once the topic
+        was deleted, all rules of the project.  `required`: by what the caller was let in, if that was not checked
+        before the call.  Raises Unavailable.
         """
-        sight = sight_of(call.required if required is None else required)
+        return await self.of_resource(sight_of(call.required if required is None else required), name)
+
+    async def of_resource(self, sight: Sight, name: str) -> MessageView:
+        """The view of a topic or subscription, as `of`.  Raises Unavailable."""
         if sight is Sight.WHOLE:
             return SEES_ALL
         return MessageView(sight, await self._rules_for(name))
+
+    async def of_dead_letters(self, call: Call, subscription: str) -> MessageView:
+        """The view of the dead letters of a subscription: as `of`, and by the rules for its dead-letter topic.
+
+        Raises Unavailable.
+        """
+        view = await self.of(call, subscription)
+        if view.sight is not Sight.WHOLE and self._resources is not None:
+            with suppress(NotFound, InvalidArgument):  # the call itself says so
+                policy = (await self._resources.subscription(subscription)).dead_letter_policy
+                if policy is not None:
+                    view = view.joined(await self.of_names(view.sight, [policy.dead_letter_topic]))
+        return view
 
     async def of_permitted(self, call: Call, topic: str, *, otherwise: Sight = Sight.MASKED) -> MessageView:
         """The view of a message that is to be published on a topic, in a call whose permission is another one.
@@ -83,7 +101,9 @@ class MessageViews:
                 topic = (await self._resources.subscription(name)).topic
             except (NotFound, InvalidArgument):  # the call itself says so
                 return ()
-            names += [topic] if topic.startswith("projects/") else []
+            if topic == DELETED_TOPIC:  # nothing says any more which rules were for its messages
+                return await self._rules.get(rules_of(project_of(name))) or ()
+            names.append(topic)
         async with self._database.transaction() as connection:
             names += await find_dead_lettering(connection, topic=topic)
         return (await self.of_names(Sight.MASKED, names)).rules

@@ -30,7 +30,7 @@ from broker.model.timestamps import format_timestamp
 async def list_dead_letters(service: DeadLetterService, views: MessageViews, call: Call) -> bytes:
     page, trait = decode_dead_letters(call.query)
     hung_up = call.exchange.hung_up
-    view = await views.of(call, call.name)
+    view = await views.of_dead_letters(call, call.name)
     view.check_search(filter_text=page.filter)
     for each in page.chosen:
         view.check_attribute(each.attribute, f"{_ATTRIBUTE}{each.attribute}")
@@ -47,8 +47,8 @@ async def list_dead_letters(service: DeadLetterService, views: MessageViews, cal
 async def show_dead_letter(
     views: MessageViews, view: MessageView, dead_letter: DeadLetter, preview_bytes: int
 ) -> Shown:
-    """Returns a dead letter as its caller sees it.  `view`: by the rules for where it comes from, and those for its
-    dead-letter topic apply, too.
+    """Returns a dead letter as its caller sees it: by `view`, and by the rules for the topic that it is in, which
+    may be an earlier dead-letter topic of the subscription.
     """
     there = await views.of_names(view.sight, [dead_letter.topic] if dead_letter.topic else [])
     size = dead_letter.data_size

@@ -43,19 +43,24 @@ async def list_project_dead_letters(service: ProjectDeadLetterService, views: Me
             call.name, size, token, filter_text=filter_text, preview_bytes=read_bytes.get(sight, preview_bytes)
         )
         page = await service.list_dead_letters(query, hung_up=hung_up)
-        return encode_resource(
-            _page_json(page, [await _as_seen(views, sight, e, preview_bytes) for e in page.found])
-        )
+        return encode_resource(_page_json(page, await _as_seen(views, sight, page.found, preview_bytes)))
     groups = parse_group_query(
         call.name, size, token, filter_text=filter_text, group_by=group_by, order_by=order_by
     )
     return encode_resource(_groups_json(await service.group_dead_letters(groups, hung_up=hung_up), groups.by))
 
 
-async def _as_seen(views: MessageViews, sight: Sight, found: ProjectDeadLetter, preview_bytes: int) -> Shown:
-    names = [found.subscription, found.topic]
-    view = await views.of_names(sight, [name for name in names if name.startswith("projects/")])
-    return await show_dead_letter(views, view, found.dead_letter, preview_bytes)
+async def _as_seen(
+    views: MessageViews, sight: Sight, found: Sequence[ProjectDeadLetter], preview_bytes: int
+) -> Sequence[Shown]:
+    sources = {name: await views.of_resource(sight, name) for name in {each.subscription for each in found}}
+    shown = []
+    for each in found:
+        # The subscription may have been deleted, or have another topic by now.
+        names = [name for name in (each.subscription, each.topic) if name.startswith("projects/")]
+        view = sources[each.subscription].joined(await views.of_names(sight, names))
+        shown.append(await show_dead_letter(views, view, each.dead_letter, preview_bytes))
+    return shown
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
