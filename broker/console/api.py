@@ -121,6 +121,12 @@ def api_of(request: Request) -> Api:
     return Api(request.scope["state"][HTTP1_API])
 
 
+def peer_of(request: Request) -> tuple[str, int] | None:
+    """Return the address and the port of the browser; None: it is connected by a socket of this machine."""
+    client = request.client
+    return None if client is None else (client.host, client.port)
+
+
 def _refusal(status: int, body: bytes) -> ApiError:
     error = json.loads(body)["error"]
     return ApiError(status, error["status"], error["message"])

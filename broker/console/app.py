@@ -3,7 +3,9 @@
 The page of a resource is "/console/" followed by its name, as its call is "/v1/" followed by its name.
 """
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from broker.access.principals.caller import Caller
 from broker.api.rest.errors import HTTP_STATUS
 from broker.console.actions.pages import ActionPages, Offers
-from broker.console.api import ApiError, Viewer, api_of
+from broker.console.api import ApiError, Viewer, api_of, peer_of
 from broker.console.assets import Assets
 from broker.console.compression import compress_page
 from broker.console.event_stream import EventStreamResponse
@@ -32,12 +34,13 @@ from broker.model.errors import BrokerError
 from broker.model.timestamps import format_timestamp
 from broker.net.http1.asgi import CLIENT_CERTIFICATE
 
+SESSION_SECONDS = 10.0  # between two times that the session of an open stream is looked up
 THEMES = ("light", "dark")
 _THEME = "broker_theme"  # a cookie
 _CALLER = "console.caller"  # in the scope of a request: the state is shared by all of them
-_LOOKS = ("GET", "HEAD")
+_READS = ("GET", "HEAD")
 _SIGN_IN, _SIGN_OUT, _LINK, _SHARED = f"{PREFIX}login", f"{PREFIX}logout", f"{PREFIX}link", f"{PREFIX}shared"
-_SIGNING = frozenset({_SIGN_IN, _SIGN_OUT, _LINK, _SHARED})  # the forms of a console that only reads
+_SIGN_IN_FORMS = frozenset({_SIGN_IN, _SIGN_OUT, _LINK, _SHARED})  # those that a read-only console takes
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -146,16 +149,29 @@ class Console:
 
         return answer
 
-    def _stream(self, route: StreamRoute) -> Callable[[Request], Any]:
+    def _stream(self, route: StreamRoute) -> Answer:
         async def answer(request: Request) -> Response:
             last_event_id = request.headers.get("last-event-id", "")
             try:
                 view = self._view(request)
             except ApiError as error:
                 return self._refused(request, error)
-            return EventStreamResponse(route.follow(view, last_event_id), HEADERS)
+            events = route.follow(view, last_event_id)
+            return EventStreamResponse(self._during_session(request, events), HEADERS)
 
         return answer
+
+    async def _during_session(self, request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield events until the session has ended, which is looked up every SESSION_SECONDS."""
+        checked = time.monotonic()
+        async with aclosing(events) as open_events:  # type: ignore[type-var]
+            async for part in open_events:
+                if _caller(request) is not None and time.monotonic() - checked >= SESSION_SECONDS:
+                    assert self._sign_in is not None
+                    if await self._sign_in.has_ended(request):
+                        return
+                    checked = time.monotonic()
+                yield part
 
     async def _open(self, request: Request) -> Response:
         project = request.query_params.get("project", "")
@@ -284,17 +300,16 @@ class Console:
         )
 
     def _refuses(self, method: str, path: str) -> bool:
-        return self._read_only and method not in _LOOKS and path not in _SIGNING
+        return self._read_only and method not in _READS and path not in _SIGN_IN_FORMS
 
     def _refuse_action(self, request: Request) -> Response:
         why = "This console only reads (--console-read-only). Use the broker command or the API."
         return self._refused(request, ApiError(403, "PERMISSION_DENIED", why))
 
     def _viewer(self, request: Request) -> Viewer:
-        client = request.client
         return Viewer(
             caller=_caller(request),
-            peer=None if client is None else (client.host, client.port),
+            peer=peer_of(request),
             certificate=request.scope["state"].get(CLIENT_CERTIFICATE),
         )
 

@@ -11,8 +11,9 @@ ROOT = PREFIX.rstrip("/")
 class Cookie:
     """A cookie of one name.
 
-    SameSite=Lax, so that whoever follows a link from elsewhere arrives signed in.  Over TLS the prefix of the name
-    keeps other hosts of the domain from setting it: `__Host-` for a cookie of the whole host, else `__Secure-`.
+    SameSite=Lax: browsers send it when a user follows a link from another site, so that the user is signed in.
+    Over TLS the prefix of the name keeps other hosts of the domain from setting a cookie of the whole host
+    (`__Host-`), and connections without TLS from setting any (`__Secure-`).
     """
 
     def __init__(self, name: str, *, path: str = ROOT, secure: bool) -> None:
@@ -37,7 +38,5 @@ class Cookie:
             secure=self._secure,
         )
 
-    def delete(self, response: Response, *, path: str = "") -> None:
-        response.delete_cookie(
-            self._name, path=path or self._path, httponly=True, samesite="lax", secure=self._secure
-        )
+    def delete(self, response: Response) -> None:
+        response.delete_cookie(self._name, path=self._path, httponly=True, samesite="lax", secure=self._secure)

@@ -4,6 +4,8 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from broker.model.errors import InvalidArgument
+
 MAX_FORM_BYTES = 16_000_000  # a message of 10 MB in base64, percent-encoded
 _MAX_SIGN_IN_BYTES = 65_536
 _MAX_FIELDS = 60
@@ -27,3 +29,11 @@ async def form_field(request: Request, name: str) -> str | None:
     """Return a field of a form of the sign-in without the white space around it; None if it cannot be read."""
     form = await read_form(request, _MAX_SIGN_IN_BYTES)
     return None if form is None else form.get(name, "").strip()
+
+
+async def token_of_link(request: Request) -> str:
+    """Return the token that the page of a link has sent.  Raises InvalidArgument: there is none."""
+    token = await form_field(request, "token")
+    if not token:
+        raise InvalidArgument("Paste the part of the link that follows #.")
+    return token

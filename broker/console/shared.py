@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from broker.access.share_links.holders import Holder, Holders
-from broker.console.api import Viewer, api_of
+from broker.console.api import Viewer, api_of, peer_of
 from broker.console.cookies import Cookie
-from broker.console.forms import form_field
+from broker.console.forms import token_of_link
 from broker.console.page import Page, View
 from broker.console.pages.push_attempts import make_page
 from broker.console.prefix import PREFIX
@@ -22,7 +22,6 @@ from broker.model.errors import BrokerError, Unauthenticated
 from broker.model.timestamps import format_timestamp
 
 _ROOT = f"{PREFIX}shared/"
-_NO_LINK = "Paste the part of the link that follows #."
 _ELSEWHERE = "Open the link that you have been given: this browser has not opened one for this page."
 
 
@@ -39,10 +38,8 @@ class SharedPages:
 
     async def open(self, request: Request) -> Response | str:
         """Return a redirection to the page of a link that sets the cookie, or why the link is refused."""
-        token = await form_field(request, "token")
-        if not token:
-            return _NO_LINK
         try:
+            token = await token_of_link(request)
             holder = await self._holders.find(token)
         except BrokerError as error:
             return str(error)
@@ -59,8 +56,7 @@ class SharedPages:
         """
         parts = request.path_params
         holder = await self._holder(request, f"projects/{parts['project']}/subscriptions/{parts['subscription']}")
-        client = request.client
-        viewer = Viewer(caller=holder.caller, peer=None if client is None else (client.host, client.port))
+        viewer = Viewer(caller=holder.caller, peer=peer_of(request))
         view = View(
             api=api_of(request), viewer=viewer, parts=parts, query=dict(request.query_params), now=self._now()
         )

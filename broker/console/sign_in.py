@@ -5,7 +5,6 @@ after an hour without a page, and at once when its credential is revoked.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import msgspec
 from starlette.requests import Request
@@ -16,13 +15,12 @@ from broker.access.principals.caller import Caller
 from broker.access.sessions.sessions import Sessions
 from broker.client.credentials import KeyFile, is_key_file
 from broker.client.stop import Misuse
-from broker.console.api import ApiError, Viewer, api_of
+from broker.console.api import ApiError, Viewer, api_of, peer_of
 from broker.console.cookies import Cookie
-from broker.console.forms import form_field
+from broker.console.forms import form_field, token_of_link
 from broker.model.errors import BrokerError, Unauthenticated
 
 _EMPTY = "Paste a key file, an API key or an access token."
-_NO_LINK = "Paste the part of the link that follows #."
 _NOT_TEXT = "The form is not text, or is longer than 64 KB."
 
 
@@ -71,10 +69,8 @@ class SignIn:
             return _NOT_TEXT if credential is None else _EMPTY
         try:
             name, value = await self._header(credential)
-            client = request.client
-            peer = None if client is None else (client.host, client.port)
             # The API limits how many credentials an address may try.
-            await api_of(request).get(Viewer(credentials=((name, value),), peer=peer), "whoami")
+            await api_of(request).get(Viewer(credentials=((name, value),), peer=peer_of(request)), "whoami")
             shown = Shown(authorization=value) if name == b"authorization" else Shown(api_key=value)
             return await self.begin(request, target, await self._authenticate(shown))
         except (ApiError, BrokerError, Misuse) as error:
@@ -82,11 +78,9 @@ class SignIn:
 
     async def by_link(self, request: Request, target: str) -> Response | str:
         """Return a redirection to `target` that sets the cookie, or why the link is refused."""
-        token = await form_field(request, "token")
-        if not token:
-            return _NOT_TEXT if token is None else _NO_LINK
         try:
-            return await self._redirect(request, target, await self._sessions.open_link(token))
+            secret = await self._sessions.open_link(await token_of_link(request))
+            return await self._redirect(request, target, secret)
         except BrokerError as error:
             return str(error)
 
@@ -96,18 +90,14 @@ class SignIn:
 
     async def end(self, request: Request, response: Response) -> None:
         """End the session, in the database as well.  Raises a BrokerError."""
-        await self._end(request)
+        await self._sessions.end(self._cookie.of(request))
         self._cookie.delete(response)
 
     async def _redirect(self, request: Request, target: str, secret: str) -> Response:
-        await self._end(request)  # of whoever was signed in before
+        await self._sessions.end(self._cookie.of(request))  # the one that this browser had before
         response = RedirectResponse(target, 303)
         self._cookie.set(response, secret)
         return response
-
-    async def _end(self, request: Request) -> None:
-        with suppress(Unauthenticated):  # it is no session of ours
-            await self._sessions.end(self._cookie.of(request))
 
     async def _header(self, credential: str) -> tuple[bytes, bytes]:
         """Raises Unauthenticated, Unavailable, Misuse."""

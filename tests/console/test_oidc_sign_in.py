@@ -289,6 +289,26 @@ async def test_a_session_outlives_a_restart_of_the_broker_if_the_issuer_still_ha
     assert keys._keys
 
 
+async def test_a_session_holds_in_a_process_that_has_not_read_the_new_key_of_the_issuer(world: World) -> None:
+    """The session began in another process, with a key that is newer than those that this one has read."""
+    await world.sign_in()
+    keys = _keys(world)
+    keys._keys, keys._tried_at = {}, float("-inf")
+    assert await world.is_signed_in()
+    assert keys._keys
+
+
+async def test_a_session_that_has_ended_says_so_also_while_another_issuer_is_down(world: World) -> None:
+    await world.sign_in()
+    keys = _keys(world)
+    world.provider.public = STRANGE_KEY
+    keys._begin_fetch(keys._ticks())
+    assert keys._fetch is not None
+    await keys._fetch
+    led = await world.broker.client.get(f"/console/{world.broker.project}/topics")
+    assert (led.status_code, led.headers["location"].partition("?")[0]) == (303, "/console/login")
+
+
 def _keys(world: World) -> IssuerKeys:
     access = world.broker.broker.guard.access
     assert access is not None

@@ -176,6 +176,12 @@ async def test_a_link_signs_its_maker_in_once(world: Guarded) -> None:
     assert (again.status_code, "was used before" in again.text) == (401, True)
 
 
+@pytest.mark.parametrize("token", ["x", "\u00e9", "x" * 4_000])
+async def test_a_token_that_is_none_of_ours_opens_no_link(world: Guarded, token: str) -> None:
+    refused = await world.client.post("/console/link", data={"token": token})
+    assert (refused.status_code, "The link has expired" in refused.text) == (401, True)
+
+
 async def test_two_who_open_a_link_at_once_get_one_session(world: Guarded) -> None:
     link = await make_link(world)
     async with httpx.AsyncClient(base_url=world.client.base_url) as other:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from broker.app.broker import Broker
+from broker.console import app
 from broker.console.event_stream import ALIVE
 from broker.console.pages.tails import MOST_AT_ONCE, shown_events
 from broker.core.process.tails import MAX_TAILS_OF_PROJECT
@@ -154,6 +155,27 @@ async def test_a_key_that_is_deleted_ends_the_events_and_the_page_learns_why(dat
         async with following(world.client, topic) as events:
             kind, _, refused = await events.next()
             assert (kind, refused["status"]) == ("refused", 401)
+
+
+async def test_signing_out_ends_the_stream_of_somebody_who_has_copied_the_cookie(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "SESSION_SECONDS", 0.0)
+    async with guarded(database_url, console="on") as world:
+        topic = f"{world.project}/topics/orders"
+        await world.ok("PUT", topic, {})
+        await world.client.post("/console/login", data={"credential": json.dumps(world.admin)})
+        copied = world.client.cookies["broker_session"]
+        async with (
+            httpx.AsyncClient(base_url=world.client.base_url, cookies={"broker_session": copied}) as other,
+            following(other, topic) as events,
+        ):
+            await begun(events)
+            await world.ok("POST", f"{topic}:publish", {"messages": [message("one")]})
+            assert (await events.next())[2]["body"] == "one"
+            await world.client.post("/console/logout")
+            await world.ok("POST", f"{topic}:publish", {"messages": [message("two")]})
+            assert "event: message" not in [line async for line in events.lines]
 
 
 def api_event(number: int) -> bytes:

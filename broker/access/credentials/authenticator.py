@@ -106,13 +106,11 @@ class Authenticator:
         if caller.signed_by:
             return self._issuers.still_holds(caller)
         if kind == "apiKey":
-            return any(
-                f"apiKey:{key.name}" == caller.credential for key in self._directory.current.api_keys.values()
-            )
+            return self._directory.current.api_key(caller.credential.removeprefix("apiKey:")) is not None
         return True
 
-    async def caller_again(self, caller: Caller) -> Caller:
-        """Returns a caller that was let in before, with what its credential allows now.
+    async def authenticate_again(self, caller: Caller) -> Caller:
+        """Returns a caller that was authenticated before, with the grants that its credential has now.
 
         Raises Unauthenticated: the credential was revoked; Unavailable where that cannot be known now.
         """
@@ -121,16 +119,15 @@ class Authenticator:
         if kind == "key":
             return self._accounts.caller_of_key(name)
         if kind == "apiKey":
-            keys = self._directory.current.api_keys.values()
-            key = next((key for key in keys if key.name == name), None)
+            key = self._directory.current.api_key(name)
             if key is None:
                 raise refusals.revoked()
             return api_key_caller(key)
         if kind == CERTIFICATE:
             if not (self._certificates.are_credentials and self._certificates.still_holds(caller)):
                 raise refusals.revoked()
-        elif not await self._issuers.holds(caller.signed_by):
-            raise refusals.revoked()
+        else:
+            await self._issuers.check_again(caller)
         return caller
 
     def seconds_left(self, caller: Caller) -> float | None:

@@ -104,7 +104,12 @@ class CodeFlow:
         return client.redirect_url or self._address + CALLBACK
 
     async def _exchange(self, issuer: OidcIssuer, code: str, verifier: str) -> Mapping[str, Any]:
-        from broker.access.credentials.issuer_documents import UNREADABLE, make_client, post_form, reason_of
+        from broker.access.credentials.issuer_documents import (  # slow to load
+            UNREADABLE,
+            make_client,
+            post_form,
+            reason_of,
+        )
 
         client, document = _client(issuer), await self._discover(issuer)
         form = {
@@ -132,13 +137,7 @@ class CodeFlow:
 
     async def _discover(self, issuer: OidcIssuer) -> Mapping[str, Any]:
         """Returns the discovery document of an issuer, whose addresses are checked.  Raises Unavailable."""
-        from broker.access.credentials.issuer_documents import (  # slow to load
-            UNREADABLE,
-            Disbelieved,
-            make_client,
-            read_document,
-            reason_of,
-        )
+        from broker.access.credentials.issuer_documents import UNREADABLE, discover, make_client, reason_of
 
         found = self._found.get(issuer.issuer)
         if found is not None and found[1] > self._ticks():
@@ -146,12 +145,9 @@ class CodeFlow:
         failed = self._failed.get(issuer.issuer)
         if failed is not None and failed[1] > self._ticks():
             raise _unanswered(issuer, failed[0])
-        url = f"{issuer.issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
             async with asyncio.timeout(ANSWER_SECONDS), make_client(ANSWER_SECONDS) as http:
-                document = await read_document(http, url)
-            if document.get("issuer") != issuer.issuer:
-                raise Disbelieved("the discovery document is of another issuer")
+                document = await discover(http, issuer.issuer)
             for name in ("authorization_endpoint", "token_endpoint"):
                 check_url(str(document.get(name)))
         except UNREADABLE as error:

@@ -44,6 +44,10 @@ class Credentials:
         found = self.keys.get(key_id)
         return None if found is None else self.accounts.get(found[0])
 
+    def api_key(self, name: str) -> ApiKey | None:
+        """Returns the API key of this resource name."""
+        return next((key for key in self.api_keys.values() if key.name == name), None)
+
 
 class CredentialDirectory:
     """`current` is replaced as a whole by `load`, which AccessVersion calls."""

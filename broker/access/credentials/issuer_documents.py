@@ -30,6 +30,14 @@ def make_client(seconds: float) -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=seconds, verify=ssl.create_default_context())
 
 
+async def discover(client: httpx.AsyncClient, issuer: str) -> dict[str, Any]:
+    """Returns the discovery document of an issuer.  Raises one of UNREADABLE."""
+    document = await read_document(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    if document.get("issuer") != issuer:
+        raise Disbelieved("the discovery document is of another issuer")
+    return document
+
+
 async def read_document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """Returns a JSON object.  Raises one of UNREADABLE."""
     async with client.stream("GET", url, headers={"Accept": "application/json"}) as response:

@@ -71,23 +71,16 @@ class IssuerKeys:
 
     async def find(self, key_id: str) -> IssuerKey | None:
         """The key of that id; None: the issuer has none.  Raises Unavailable: its keys cannot be read."""
-        now = self._ticks()
-        if key_id not in self._keys and now - self._tried_at > AGAIN_SECONDS:
-            self._begin_fetch(now)
-        if self._fetch is not None and key_id not in self._keys:
-            await asyncio.shield(self._fetch)
-        if self._read_at == float("-inf"):
-            raise Unavailable("The keys of the token's issuer cannot be read; try again.")
+        await self._read_unless(lambda: key_id in self._keys)
         return self._keys.get(key_id)
 
-    async def load(self) -> None:
-        """Reads the keys unless they were read before.  Raises Unavailable: they cannot be read."""
-        if self._read_at == float("-inf") and self._ticks() - self._tried_at > AGAIN_SECONDS:
-            self._begin_fetch(self._ticks())
-        if self._fetch is not None and self._read_at == float("-inf"):
-            await asyncio.shield(self._fetch)
-        if self._read_at == float("-inf"):
-            raise Unavailable("The keys of the token's issuer cannot be read; try again.")
+    async def find_thumbprint(self, thumbprint: str) -> bool:
+        """Whether the issuer has this key, which this process may not have read yet.
+
+        Raises Unavailable: its keys cannot be read.
+        """
+        await self._read_unless(lambda: self.has(thumbprint))
+        return self.has(thumbprint)
 
     async def refresh(self) -> None:
         """Reads the keys again if they are in use and would be too old by the next time."""
@@ -100,6 +93,16 @@ class IssuerKeys:
     def has(self, thumbprint: str) -> bool:
         """Whether this is one of the keys that were read last."""
         return any(key.thumbprint == thumbprint for key in self._keys.values())
+
+    async def _read_unless(self, is_known: Callable[[], bool]) -> None:
+        """Reads the keys unless the needed one is known, or they were read just now.  Raises Unavailable."""
+        now = self._ticks()
+        if not is_known() and now - self._tried_at > AGAIN_SECONDS:
+            self._begin_fetch(now)
+        if self._fetch is not None and not is_known():
+            await asyncio.shield(self._fetch)
+        if self._read_at == float("-inf"):
+            raise Unavailable("The keys of the token's issuer cannot be read; try again.")
 
     def _begin_fetch(self, now: float) -> None:
         if self._fetch is None:
@@ -126,16 +129,12 @@ class IssuerKeys:
             self._fetch = None
 
     async def _read(self) -> Mapping[str, IssuerKey]:
-        from broker.access.credentials.issuer_documents import Disbelieved, make_client, read_document
+        from broker.access.credentials.issuer_documents import Disbelieved, discover, make_client, read_document
 
         uri = self._issuer.jwks_uri
         async with make_client(FETCH_SECONDS) as client:
             if not uri:
-                base = self._issuer.issuer.rstrip("/")
-                document = await read_document(client, f"{base}/.well-known/openid-configuration")
-                if document.get("issuer") != self._issuer.issuer:
-                    raise Disbelieved("the discovery document is of another issuer")
-                uri = str(document.get("jwks_uri"))
+                uri = str((await discover(client, self._issuer.issuer)).get("jwks_uri"))
                 check_url(uri)
             keys = (await read_document(client, uri)).get("keys")
         if not isinstance(keys, list) or len(keys) > MAX_KEYS:

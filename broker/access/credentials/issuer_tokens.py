@@ -43,19 +43,15 @@ class IssuerTokens:
         """Whether the key that has signed the token of a caller that was let in is still one of an issuer's."""
         return any(keys.has(caller.signed_by) for _, keys in self._issuers.values())
 
-    async def holds(self, signed_by: str) -> bool:
-        """Whether an issuer has the key of this thumbprint, whose keys this process may not have read yet.
+    async def check_again(self, caller: Caller) -> None:
+        """Checks that the issuer of a caller's token still has the key that signed it.  Reads its keys if needed.
 
-        Raises Unavailable: the keys of an issuer cannot be read.
+        Raises Unauthenticated; Unavailable: the keys of that issuer cannot be read.
         """
-        for _, keys in self._issuers.values():
-            if keys.has(signed_by):
-                return True
-        for _, keys in self._issuers.values():
-            await keys.load()
-            if keys.has(signed_by):
-                return True
-        return False
+        for name, (_, keys) in self._issuers.items():
+            if caller.credential.startswith(_credential(name, "")) and await keys.find_thumbprint(caller.signed_by):
+                return
+        raise refusals.revoked()
 
     def is_of_issuer(self, token: Unverified) -> bool:
         """Whether it names one of them."""
@@ -133,8 +129,12 @@ def _caller(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Caller:
             f"principalSet://{issuer.authority}/attribute.{claim}/{value}" for value in _texts(claims.get(claim))
         }
     shown = claims.get("jti")
-    credential = f"oidc:{issuer.issuer}:{shown if isinstance(shown, str) else subject}"
+    credential = _credential(issuer.issuer, shown if isinstance(shown, str) else subject)
     return Caller(member, frozenset(members), credential)
+
+
+def _credential(issuer: str, token: str) -> str:
+    return f"oidc:{issuer}:{token}"
 
 
 def _speaks_for(issuer: OidcIssuer, address: str) -> bool:

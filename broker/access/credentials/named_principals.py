@@ -26,7 +26,7 @@ def find_principal(member: str, credentials: Credentials) -> NamedPrincipal:
     if member == ALL_USERS:
         return NamedPrincipal(ANONYMOUS)
     if kind == "apiKey":
-        key = next((key for key in credentials.api_keys.values() if key.name == name), None)
+        key = credentials.api_key(name)
         if key is not None:
             return NamedPrincipal(api_key_caller(key))
         return NamedPrincipal(Caller(member, frozenset(), credential=""), "there is no such API key")

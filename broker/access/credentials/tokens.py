@@ -20,7 +20,7 @@ _MAX_SECONDS = 4_102_444_800  # the year 2100: what is beyond is no time
 
 Key = RSAPublicKey | EllipticCurvePublicKey | bytes
 
-# Times are checked below, against the database's clock; audiences by whoever knows which are meant.
+# Times are checked below, against the database's clock; audiences are checked by the callers of these functions.
 _SIGNATURE_ALONE: Any = {
     "verify_signature": True,
     "verify_exp": False,

@@ -64,7 +64,10 @@ async def insert_session(
 async def begin_session_of_link(
     connection: ResourceConnection, *, link: bytes, session: bytes, now: datetime, lasts: timedelta
 ) -> SessionRow | None:
-    """Turns a link into a session, in one statement: whoever comes second finds no link.  None: there is none."""
+    """Turns a link into a session.  Returns None if there is no such link.
+
+    One statement does both, so that of two requests with the same link the second finds none.
+    """
     table = console_sessions
     statement = (
         update(table)

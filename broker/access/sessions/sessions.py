@@ -5,15 +5,14 @@ The browser has a random secret, and the database its digest.  Each page looks t
 that was ended opens no page anywhere, and asks whether its credential still exists.
 """
 
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from broker.access.credentials import refusals
 from broker.access.credentials.authenticator import Authenticator
-from broker.access.principals.api_key import digest_of
 from broker.access.principals.caller import Caller
+from broker.access.secrets.random_secrets import digest_of_secret, make_secret
 from broker.access.sessions import session_rows as rows
 from broker.db.driver.database import Database
 
@@ -21,7 +20,6 @@ LASTS = timedelta(hours=12)  # however much it is used
 IDLE = timedelta(hours=1)  # without a page, after which a session ends
 LINK_LASTS = timedelta(seconds=60)
 MOST = 100  # sessions and links of a principal; the oldest one ends for a new one
-MAX_SECRET = 128  # characters; ours have 43
 _NOTED_EVERY = timedelta(minutes=1)
 _REVOCABLE = ("key", "apiKey")  # credentials whose end the broker knows
 
@@ -52,14 +50,17 @@ class Sessions:
 
         Raises Unauthenticated: the link has expired or was used, or its credential was revoked.
         """
-        secret = secrets.token_urlsafe(32)
+        link_digest = digest_of_secret(link)
+        if link_digest is None:
+            raise refusals.link_invalid()
+        secret, digest = make_secret()
         async with self._database.transaction() as connection:
             found = await rows.begin_session_of_link(
-                connection, link=_digest(link), session=_digest(secret), now=self._now(), lasts=LASTS
+                connection, link=link_digest, session=digest, now=self._now(), lasts=LASTS
             )
         if found is None:
             raise refusals.link_invalid()
-        await self._authenticator.caller_again(found.caller)
+        await self._authenticator.authenticate_again(found.caller)
         return secret
 
     async def find(self, secret: str) -> Caller:
@@ -67,20 +68,23 @@ class Sessions:
 
         Raises Unauthenticated: it has ended, or its credential was revoked.  Raises Unavailable.
         """
-        now, digest = self._now(), _digest(secret)
+        now, digest = self._now(), digest_of_secret(secret)
+        if digest is None:
+            raise refusals.session_ended()
         async with self._database.transaction() as connection:
             found = await rows.find_session(connection, digest=digest)
             if found is None or found.expires_at <= now or found.used_at <= now - IDLE:
                 raise refusals.session_ended()
             if found.used_at <= now - _NOTED_EVERY:
                 await rows.note_use(connection, digest=digest, now=now)
-        return await self._authenticator.caller_again(found.caller)
+        return await self._authenticator.authenticate_again(found.caller)
 
     async def end(self, secret: str) -> None:
         """Ends a session, if there is one."""
-        if secret:
+        digest = digest_of_secret(secret)
+        if digest is not None:
             async with self._database.transaction() as connection:
-                await rows.delete_session(connection, digest=_digest(secret))
+                await rows.delete_session(connection, digest=digest)
 
     async def _insert(self, caller: Caller, *, is_link: bool, lasts: timedelta) -> str:
         if not _can_be_stored(caller):
@@ -88,13 +92,13 @@ class Sessions:
         now = self._now()
         if caller.credential.partition(":")[0] in _REVOCABLE:
             caller = replace(caller, until=None)
-        secret, expires_at = secrets.token_urlsafe(32), now + lasts
+        (secret, digest), expires_at = make_secret(), now + lasts
         if caller.until is not None:
             expires_at = min(expires_at, caller.until)
         async with self._database.transaction() as connection:
             await rows.insert_session(
                 connection,
-                digest=_digest(secret),
+                digest=digest,
                 caller=caller,
                 is_link=is_link,
                 now=now,
@@ -102,13 +106,6 @@ class Sessions:
                 most=MOST,
             )
         return secret
-
-
-def _digest(secret: str) -> bytes:
-    """Raises Unauthenticated for what is no secret of ours."""
-    if len(secret) > MAX_SECRET or not secret.isascii():
-        raise refusals.session_ended()
-    return digest_of(secret.encode())
 
 
 def _can_be_stored(caller: Caller) -> bool:

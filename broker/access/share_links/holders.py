@@ -12,15 +12,13 @@ from broker.access.credentials import refusals
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.credentials.named_principals import find_principal
 from broker.access.policies.authorizer import Authorizer
-from broker.access.principals.api_key import digest_of
 from broker.access.principals.caller import Caller, Grant
+from broker.access.secrets.random_secrets import digest_of_secret
 from broker.access.share_links.share_link import PERMISSIONS, ShareLink, needed_for
 from broker.access.share_links.share_link_rows import find_share_link
 from broker.access.versions.version import AccessVersion
 from broker.db.driver.database import Database
 from broker.model.errors import Unauthenticated
-
-MAX_TOKEN = 128  # characters; ours have 43
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +49,12 @@ class Holders:
 
     async def find(self, token: str) -> Holder:
         """Returns the holder of a link.  Raises Unauthenticated: the link has ended; Unavailable."""
-        if not 0 < len(token) <= MAX_TOKEN or not token.isascii():
+        digest = digest_of_secret(token)
+        if digest is None:
             raise _ended()
         await self._version.check()
         async with self._database.transaction() as connection:
-            link = await find_share_link(connection, digest=digest_of(token.encode()))
+            link = await find_share_link(connection, digest=digest)
         if link is None or link.expires_at <= self._now():
             raise _ended()
         needed = needed_for(link.permissions)

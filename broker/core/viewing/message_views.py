@@ -35,8 +35,9 @@ class MessageViews:
     async def of(self, call: Call, name: str, *, required: Sequence[Required] | None = None) -> MessageView:
         """The view of a topic or subscription, for the caller that a call with `LOOK` let in.
 
-        The rules for a subscription, for its topic, and for what dead-letters to that topic apply.  `required`: by
-        what the caller was let in, if that was not checked before the call.  Raises Unavailable.
+        The rules for a subscription, for its topic, and for what dead-letters to that topic apply; once the topic
+        was deleted, all rules of the project.  `required`: by what the caller was let in, if that was not checked
+        before the call.  Raises Unavailable.
         """
         sight = sight_of(call.required if required is None else required)
         if sight is Sight.WHOLE or self._resources is None:
@@ -50,9 +51,14 @@ class MessageViews:
         return await self.of_subscription(sight, name, topic)
 
     async def of_subscription(self, sight: Sight, name: str, topic: str) -> MessageView:
-        """The view of the messages that a subscription has, or had, of a topic.  Raises Unavailable."""
+        """The view of the messages that a subscription has, or had, of a topic.
+
+        If the topic was deleted, nothing says any more which rules were for its messages.  Raises Unavailable.
+        """
         if sight is Sight.WHOLE:
             return SEES_ALL
+        if topic == DELETED_TOPIC and self._rules is not None:
+            return MessageView(sight, tuple(await self._rules.get(rules_of(project_of(name))) or ()))
         return await self.of_names(sight, [name, *await self._sources_of(topic)])
 
     async def of_permitted(self, call: Call, topic: str) -> MessageView:

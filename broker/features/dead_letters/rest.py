@@ -69,8 +69,8 @@ async def _check_choice(
 async def show_dead_letter(
     views: MessageViews, view: MessageView, dead_letter: DeadLetter, preview_bytes: int
 ) -> Shown:
-    """Returns a dead letter as its caller sees it.  `view`: by the rules for where it comes from, and those for its
-    dead-letter topic apply, too.
+    """Returns a dead letter as its caller sees it: by `view`, and by the rules for the topic that it is in, which
+    may be an earlier dead-letter topic of the subscription.
     """
     there = await views.of_names(view.sight, [dead_letter.topic])
     size = dead_letter.data_size

@@ -4,8 +4,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
 from broker.access.policies.authorizer import Required
-from broker.access.principals.api_key import digest_of
 from broker.access.principals.caller import Caller
+from broker.access.secrets.random_secrets import make_secret
 from broker.access.share_links import share_link_rows as rows
 from broker.access.share_links.share_link import MAX_LINKS, ShareLink, check_permissions, check_ttl, needed_for
 from broker.core.process.database_clock import DatabaseClock
@@ -49,7 +49,7 @@ class ShareLinkService:
         if not self._has_console:
             raise FailedPrecondition("A share link opens a page of the console, which is off (--console on).")
         await self._authorize(caller, [Required(one, subscription) for one in sorted(needed_for(permissions))])
-        token, now = secrets.token_urlsafe(32), self._clock.now()
+        (token, digest), now = make_secret(), self._clock.now()
         link = ShareLink(
             subscription=subscription,
             link_id=secrets.token_hex(16),
@@ -66,9 +66,7 @@ class ShareLinkService:
                     f"Nothing is pushed for this subscription (resource={leaf(subscription)})."
                 )
             subscription_id = found.subscription_id
-            await rows.insert_share_link(
-                connection, link=link, subscription_id=subscription_id, digest=digest_of(token.encode())
-            )
+            await rows.insert_share_link(connection, link=link, subscription_id=subscription_id, digest=digest)
             if await rows.count_share_links(connection, subscription_id=subscription_id, now=now) > MAX_LINKS:
                 raise ResourceExhausted(f"A subscription has at most {MAX_LINKS} share links ({subscription}).")
         return link, token

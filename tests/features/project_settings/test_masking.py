@@ -365,6 +365,70 @@ async def test_a_rule_for_a_subscription_is_for_what_is_shown_of_it(shop: Shop) 
     assert listed["attributes"]["shop"] == PLAIN
 
 
+async def test_what_is_masked_stays_masked_when_the_topic_is_deleted(shop: Shop) -> None:
+    topic, subscription = f"{PROJECT}/topics/payments-old", f"{PROJECT}/subscriptions/orphaned"
+    await shop.broker.ok("PUT", topic, {})
+    await shop.broker.ok("PUT", subscription, {"topic": topic})
+    await publish(shop.broker, topic)
+    await shop.broker.ok("DELETE", topic)
+    [listed] = (await shop.ok(MASKED, f"{subscription}/messages"))["messages"]
+    assert listed["message"]["attributes"]["token-1"] == "[masked]"
+    assert CARD not in texts(json.dumps(listed).encode())
+    refused = await shop.get(MASKED, f"{subscription}/messages", contains=CARD)
+    assert (refused.status_code, "maskingRules/" in refused.text) == (403, True)
+
+
+async def test_dead_letters_are_not_grouped_by_what_a_rule_for_their_topic_masks(shop: Shop) -> None:
+    rule = f"{PROJECT}/maskingRules/dead"
+    await shop.broker.ok("PUT", rule, {"topics": ["payments-dead"], "attributes": ["shop"]})
+    [listed] = (await shop.ok(MASKED, f"{SUBSCRIPTION}/deadLetters"))["deadLetters"]
+    assert listed["message"]["attributes"]["shop"] == "[masked]"
+    for query in (
+        {"groupBy": "attribute:shop"},
+        {"attribute:shop": PLAIN},
+        {"filter": f'attributes.shop = "{PLAIN}"'},
+    ):
+        refused = await shop.get(MASKED, f"{SUBSCRIPTION}/deadLetters", **query)
+        assert (refused.status_code, "maskingRules/dead" in refused.text) == (403, True), query
+    await shop.broker.ok("DELETE", rule)
+
+
+async def test_what_is_dead_lettered_twice_stays_masked_in_the_list_of_the_project(shop: Shop) -> None:
+    """The rule is for the first topic alone, which neither the subscription nor the dead-letter topic names."""
+    names = ["chained", "chained-dead", "chained-end"]
+    topics = [f"{PROJECT}/topics/{name}" for name in names]
+    subscriptions = [f"{PROJECT}/subscriptions/{name}" for name in names]
+    rule = f"{PROJECT}/maskingRules/chained"
+    await shop.broker.ok(
+        "PUT", rule, {"topics": ["chained"], "fields": ["$.card", "$..pin"], "attributes": ["tok*"]}
+    )
+    for topic in topics:
+        await shop.broker.ok("PUT", topic, {})
+    for at, subscription in enumerate(subscriptions):
+        policy = {"deadLetterPolicy": {"deadLetterTopic": topics[at + 1]}} if at < 2 else {}
+        await shop.broker.ok("PUT", subscription, {"topic": topics[at], **policy})
+    secrets = {"token-1": "CHAINED-TOKEN", "shop": "chained"}
+    await publish(shop.broker, topics[0], secrets, json.dumps({"card": "CHAINED-CARD"}))
+    for subscription in subscriptions[:2]:
+
+        async def pulled(subscription: str = subscription) -> Json:
+            return (await shop.broker.ok("POST", f"{subscription}:pull", {"maxMessages": 1})).get(
+                "receivedMessages", []
+            )
+
+        [received] = await eventually(pulled)
+        await shop.broker.ok("POST", f"{subscription}:reject", {"ackIds": [received["ackId"]]})
+    asked = {"filter": f'sourceSubscription = "{subscriptions[1]}"'}
+
+    async def listed() -> Json:
+        return (await shop.ok(MASKED, f"{PROJECT}/deadLetters", **asked)).get("deadLetters", [])
+
+    [dead_letter] = await eventually(listed)
+    assert (dead_letter["sourceTopic"], dead_letter["deadLetterTopic"]) == (topics[1], topics[2])
+    assert dead_letter["message"]["attributes"]["token-1"] == "[masked]"
+    assert "CHAINED-CARD" not in texts(json.dumps(dead_letter).encode())
+
+
 async def test_a_rule_holds_at_once_and_a_change_of_it_too(shop: Shop) -> None:
     topic, rule = f"{PROJECT}/topics/changing", f"{PROJECT}/maskingRules/changing"
     await shop.broker.ok("PUT", topic, {"messageRetentionDuration": "600s"})
