@@ -47,3 +47,12 @@ def test_where_it_cannot_be_seen_the_doctor_says_so(database_url: str, monkeypat
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
     assert _said(database_url)[:2] == ("warning", "cannot be measured from here")
+
+
+def test_where_the_role_may_not_read_the_directory_the_doctor_says_what_would_let_it(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(database_url) as connection:
+        settings = connection.execute("SELECT name FROM pg_settings WHERE name <> 'data_directory'").fetchall()
+    monkeypatch.setattr("broker.db.schema.server_settings._SETTINGS", [name for [name] in settings])
+    assert _said(database_url) == ("warning", "cannot be measured", "GRANT pg_read_all_settings TO the role")

@@ -46,7 +46,9 @@ async def test_a_fresh_data_directory_is_all_it_takes(start_broker: StartBroker,
         await rest.create_subscription()
         published = await rest.publish("hello")
         assert [m["message"]["messageId"] for m in await rest.drain()] == published
+        findings = (await rest.ok("GET", "broker/findings"))["findings"]
     broker.stop()
+    assert {each["check"]: each["severity"] for each in findings if each["severity"] != "OK"} == {}
     said = [line for line in broker.log if not line.startswith("20")]  # what is no line of the log
     directory = tmp_path / "made" / "for it"
     assert said == [

@@ -185,8 +185,11 @@ def _of_disk(server: ServerSettings) -> Finding:
     not report it.
     """
     directory = server.values.get("data_directory")
+    if directory is None:
+        why = "the broker's role may not read where PostgreSQL has its data"
+        return Finding("disk", WARNING, "cannot be measured", why, "GRANT pg_read_all_settings TO the role")
     try:
-        disk = shutil.disk_usage(directory) if directory and server.is_here else None
+        disk = shutil.disk_usage(directory) if server.is_here else None
     except OSError:  # in a container, or not readable by this user
         disk = None
     if disk is None or not disk.total:  # a path of the server's own process

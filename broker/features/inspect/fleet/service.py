@@ -117,7 +117,7 @@ class FleetService:
             now = self._clock.now()
             if self._checked_at is None or now - self._checked_at > _KEPT:
                 found = await asyncio.to_thread(lambda: [each for check in self._checks for each in check()])
-                self._known = self._with_times([*found, *self._of_storage()], now)
+                self._known = self._with_times([*self._with_disk(found), *self._of_storage()], now)
                 self._checked_at = now
             return self._known
 
@@ -127,6 +127,16 @@ class FleetService:
                 return await asyncio.to_thread(read)
             except DatabaseUnreachable as error:
                 raise Unavailable(f"The database cannot be read: {error}") from error
+
+    def _with_disk(self, found: Sequence[Finding]) -> Sequence[Finding]:
+        """Returns the findings with what this process knows of the disk of the embedded PostgreSQL, which does not
+        say where its data is.
+        """
+        disk = self._storage.disk
+        if disk is None:
+            return found
+        measured = Finding("disk", OK, disk.measured)
+        return [measured if each.check == "disk" else each for each in found]
 
     def _of_storage(self) -> Sequence[Finding]:
         paused = [
