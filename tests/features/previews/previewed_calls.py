@@ -106,6 +106,7 @@ class OfMessages(PreviewedCall):
         super().__init__(rest, sink, dice, name)
         self.published: set[str] = set()
         self.before: set[str] = set()  # what was published when the call began
+        self.previewed = 0
         self.acked: set[str] = set()
         self.held: dict[str, str] = {}  # message ids by ack id
 
@@ -173,7 +174,7 @@ class OfMessages(PreviewedCall):
 
     def count_of(self, preview: Json) -> int:
         count = super().count_of(preview)
-        self.before = {*self.published}
+        self.before, self.previewed = {*self.published}, count
         assert count == len(self.published - (set() if self.takes_acked else self.acked))
         return count
 
@@ -182,7 +183,8 @@ class OfMessages(PreviewedCall):
         if self.verb == "delete topic":
             return len(self.published) if answer is not None else 0
         if answer is not None and self.is_removal:
-            return len(self.before - self.acked)  # what was published meanwhile may have come after it
+            least, most = len(self.before - self.acked), len(self.published - self.acked)
+            return min(max(self.previewed, least), most)  # what was published meanwhile may have come after it
         for ack_id in self.held:
             body = {"ackIds": [ack_id], "ackDeadlineSeconds": 0}
             await self.rest.call("POST", f"{self.subscription}:modifyAckDeadline", body)
