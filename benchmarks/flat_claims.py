@@ -249,7 +249,7 @@ def _measure_looks(
                 _report(look.measure, ground.backlog.size, samples)
         except LoadFailed as error:
             failures[look.measure] = str(error)
-    with database_connection(broker.database_url) as connection, StatementLog(broker, connection) as log:
+    with StatementLog(broker) as log:
         for look in INSPECTION_READS:
             if look.measure not in failures:
                 counts = [look.count_statements(ground, log) for ground in grounds]

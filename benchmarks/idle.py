@@ -51,7 +51,7 @@ def _rows(broker: Broker, name: str) -> list[Row]:
     before = broker.cpu_seconds()
     time.sleep(_SPAN_SECONDS)
     used = {program: (seconds - before[program]) for program, seconds in broker.cpu_seconds().items()}
-    with database_connection(broker.database_url) as connection, StatementLog(broker, connection) as log:
+    with database_connection(broker.database_url) as connection, StatementLog(broker) as log:
         written, wal = _number(connection, _WRITTEN), _number(connection, _WAL)
         log.skip()
         time.sleep(_SPAN_SECONDS)

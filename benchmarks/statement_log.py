@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import psycopg
 
 from benchmarks.servers import Broker
+from benchmarks.wire import LoadFailed
 
 _ENTRY = re.compile(r"\n(?!\t)")  # further lines of a statement are indented
 _STATEMENT = re.compile(r"LOG: +(?:execute [^:]+|statement): ")
@@ -17,11 +18,12 @@ _READ_SECONDS = 0.5  # for every session to read its settings
 class StatementLog:
     """PostgreSQL's log of a broker, which has each statement within the block."""
 
-    def __init__(self, broker: Broker, connection: "psycopg.Connection[tuple[object, ...]]") -> None:
+    def __init__(self, broker: Broker) -> None:
+        self._url = broker.superuser_url
         self._file = (broker.directory / "data" / "postgres.log").open("rb")
-        self._connection = connection
 
     def __enter__(self) -> "StatementLog":
+        """Raises LoadFailed."""
         self._run(b"ALTER SYSTEM SET log_statement = 'all'")
         self.skip()
         return self
@@ -31,8 +33,12 @@ class StatementLog:
         self._file.close()
 
     def _run(self, statement: bytes) -> None:
-        self._connection.execute(statement)
-        self._connection.execute(b"SELECT pg_reload_conf()")
+        try:
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute(statement)
+                connection.execute(b"SELECT pg_reload_conf()")
+        except psycopg.Error as error:
+            raise LoadFailed(f"PostgreSQL: {error}") from error
         time.sleep(_READ_SECONDS)
 
     def skip(self) -> None:

@@ -2,9 +2,8 @@
 meanwhile, and how to find out by other calls what it has done.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -421,30 +420,53 @@ class DeletedRole(PreviewedCall):
 
 
 class DeletedAccount(PreviewedCall):
-    """A service account, while keys of it are created."""
+    """A service account, while it gets keys, roles and subscriptions whose pushes carry its tokens."""
 
     async def begin(self) -> None:
         body = {"accountId": self.name}
-        self.account = (await self.rest.ok("POST", f"{self.rest.project}/serviceAccounts", body))["name"]
-        self.keys = 0
-        await asyncio.gather(*(self.create_key() for _ in range(self.dice.randint(0, 1))))
+        made = await self.rest.ok("POST", f"{self.rest.project}/serviceAccounts", body)
+        self.account, self.email = made["name"], made["email"]
+        self.references = self.numbers = 0
+        await self.rest.create_topic(self.name)
+        for refer in self.dice.sample(self.ways(), k=self.dice.randint(0, 2)):
+            await refer()
+
+    def ways(self) -> list[Callable[[], Awaitable[None]]]:
+        return [self.create_key, self.grant, self.push]
 
     async def create_key(self) -> None:
-        answer = await self.rest.call("POST", f"{self.account}/keys", {})
-        assert answer.status_code in (200, 404), answer.text
-        self.keys += answer.status_code == 200
+        await self._refer("POST", f"{self.account}/keys", {})
+
+    async def grant(self) -> None:
+        self.numbers += 1
+        topic = self.rest.topic(f"{self.name}-{self.numbers}")
+        await self.rest.ok("PUT", topic, {})
+        bindings = [{"role": "roles/pubsub.viewer", "members": [f"serviceAccount:{self.email}"]}]
+        await self._refer("POST", f"{topic}:setIamPolicy", {"policy": {"bindings": bindings}})
+
+    async def push(self) -> None:
+        self.numbers += 1
+        config = {"pushEndpoint": self.sink.url, "oidcToken": {"serviceAccountEmail": self.email}}
+        body = {"topic": self.rest.topic(self.name), "pushConfig": config}
+        await self._refer("PUT", self.rest.subscription(f"{self.name}-{self.numbers}"), body)
+
+    async def _refer(self, method: str, path: str, body: Json) -> None:
+        answer = await self.rest.call(method, path, body)
+        assert answer.status_code in (200, 400, 404), answer.text
+        self.references += answer.status_code == 200
 
     def call(self) -> tuple[str, Json]:
         return f"DELETE {self.account}", {}
 
     def meanwhile(self) -> Iterable[Awaitable[object]]:
-        return [self.create_key()]
+        return [self.dice.choice(self.ways())(), self.rest.publish("text", topic=self.name)]
 
     async def affected(self, answer: Json | None) -> int:
+        """All that refers to it.  Nobody refers to it when it is gone."""
         if answer is not None:
-            return self.keys  # all of them
-        found = (await self.rest.ok("GET", f"{self.account}/keys"))["keys"]
-        assert len(found) == self.keys
+            return self.references
+        preview = await self.rest.ok("DELETE", self.account, params={"validateOnly": "true"})
+        assert preview["referenceCount"] == self.references
         return 0
 
 
