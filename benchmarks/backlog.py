@@ -180,10 +180,8 @@ class Backlog:
         self._tidy_attempts()
 
     def give_up(self, subscription: str) -> None:
-        """Each hundredth message, at most MAX_GIVEN_UP, is the dead letter of another one; two at a time have the
-        same cause.
-        """
-        count = min(self.size // 100, MAX_GIVEN_UP)
+        """All messages, at most MAX_GIVEN_UP of them, become dead letters; two at a time have the same cause."""
+        count = min(self.size, MAX_GIVEN_UP)
         self._run(
             _GIVEN_UP,
             **self._subscription(subscription),

@@ -16,6 +16,7 @@ from benchmarks.backlog import KEYS, Backlog, database_connection
 from benchmarks.bench import Bench, say
 from benchmarks.flat_looks import INSPECTION_READS
 from benchmarks.flat_seeks import SEEKS, Seek
+from benchmarks.flat_walk import walk
 from benchmarks.latency import percentile
 from benchmarks.report import Row, number
 from benchmarks.servers import Broker
@@ -249,11 +250,27 @@ def _measure_looks(
                 _report(look.measure, ground.backlog.size, samples)
         except LoadFailed as error:
             failures[look.measure] = str(error)
+    _walk_all(broker, grounds[-1], taken, failures, notes)
     with StatementLog(broker) as log:
         for look in INSPECTION_READS:
             if look.measure not in failures:
                 counts = [look.count_statements(ground, log) for ground in grounds]
                 notes[look.measure] = f"statements: {', '.join(map(str, counts))};"
+
+
+def _walk_all(
+    broker: Broker, ground: Ground, taken: _Taken, failures: dict[str, str], notes: dict[str, str]
+) -> None:
+    measure = "look: a page of 1,000 of all messages, to the end"
+    try:
+        found = walk(broker, ground)
+    except LoadFailed as error:
+        failures[measure] = str(error)
+        return
+    taken[measure] = {ground.backlog.size: found.pages}
+    end = "to the end" if found.is_whole else "not to the end"
+    notes[measure] = f"{found.messages:,} messages, {end}, each once, while others publish;"
+    _report(measure, ground.backlog.size, found.pages)
 
 
 def _measure_each(acts: Sequence[Seek], ground: Ground, taken: _Taken, failures: dict[str, str]) -> None:

@@ -1,8 +1,8 @@
 """Looking stays flat (F3): how long each of the calls that look takes with a small and with a large backlog.
 
 The subscription that is looked at has a thousand messages out, in a hundred responses, and the rest of the backlog
-waits behind them; walks stop where they say that they stop (10,000 messages), whatever lies behind.  One message in
-a hundred of the backlog, at most 100,000, is a dead letter, and each second of these has another cause.
+waits behind them; walks stop where they say that they stop (10,000 messages), whatever lies behind.  The messages,
+but at most 100,000 of them, are dead letters as well, and each second of these has another cause.
 
 The two backlogs are projects of one broker, and each call is made to one and the other by turns, so that other work
 of the machine slows both alike.  Then each call is made a few more times, and PostgreSQL's log says by how many
