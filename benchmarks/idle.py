@@ -19,7 +19,7 @@ from benchmarks.servers import Broker
 from benchmarks.statement_log import StatementLog
 from benchmarks.wire import LoadFailed
 
-_SPAN_SECONDS = 120.0  # of each of the two measurements; two turns of what is done once a minute
+_SPAN_SECONDS = 60.0  # of each of the two measurements: some jobs run once a minute
 _SETTLE_SECONDS = 30.0  # two passes of the sampler
 _TABLES = re.compile(r"\b(?:history_(?:points|series)|lag_(?:samples|orders|passes))\b")
 _WRITTEN = b"SELECT coalesce(sum(pg_column_size(p.*)), 0)::int8 FROM history_points AS p WHERE resolution = 10"
