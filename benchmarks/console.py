@@ -36,14 +36,6 @@ _PAGES = {
     "messages of a topic": f"{_PROJECT}/topics/wide/messages",
     "dead letters": f"{_PROJECT}/deadLetters",
 }
-_LAG = "/v1/projects/wide/lag"
-_LISTS = {  # of the API
-    "lags by name": f"{_LAG}?pageSize=100",
-    "lags, the largest backlogs first": f"{_LAG}?pageSize=100&orderBy=undeliveredMessages%20desc",
-    "lags of one topic, the oldest first": (
-        f"{_LAG}?pageSize=100&orderBy=oldestUndeliveredMessageAge%20desc&filter=topic%3Dwide"
-    ),
-}
 
 
 def console(bench: Bench) -> list[Row]:
@@ -103,11 +95,9 @@ def console_pages(bench: Bench) -> list[Row]:
         bench.use(broker)
         create_wide(broker, SUBSCRIPTIONS)
         call_each(broker, [one_message_to_all() for _ in range(100)])
-        wait_until_sampled(broker)
+        _wait_until_sampled(broker)
         for name, path in _PAGES.items():
-            rows += _page_rows(broker, f"page: {name}", page_request(path))
-        for name, path in _LISTS.items():
-            rows += _page_rows(broker, f"list: {name}", build_request("GET", path))
+            rows += _page_rows(broker, name, path)
     except LoadFailed as error:
         say(f"pages: FAILED: {error}")
         rows.append(Row(measure="pages", unit="", error=f"broker: {error}"))
@@ -116,7 +106,7 @@ def console_pages(bench: Bench) -> list[Row]:
     return rows
 
 
-def wait_until_sampled(server: Server) -> None:
+def _wait_until_sampled(server: Server) -> None:
     """Until the last subscription in the order of names has its figures."""
     connection = Connection(server.host, server.port)
     request = build_request("GET", "/v1/projects/wide/lag?pageSize=1&filter=heldBy%3DCAUGHT_UP", b"")
@@ -130,18 +120,18 @@ def wait_until_sampled(server: Server) -> None:
     raise LoadFailed(f"the lags were not sampled within {_SAMPLED_SECONDS:g} s")
 
 
-def _page_rows(server: Server, name: str, request: bytes) -> Sequence[Row]:
+def _page_rows(server: Server, name: str, path: str) -> Sequence[Row]:
     connection, took, size = Connection(server.host, server.port), list[float](), 0
     for number in range(_SAMPLES + 1):
         began = time.monotonic()
-        answer = connection.call(request)
+        answer = connection.call(page_request(path))
         if number:  # the first one compiles the template
             took.append(time.monotonic() - began)
         size = len(answer)
     connection.close()
     rows = []
     for percent, most in ((50, _P50_MS), (99, _P99_MS)):
-        row = Row(measure=f"{name}, p{percent}", unit="ms", mark=1.0, lower_is_better=True)
+        row = Row(measure=f"page: {name}, p{percent}", unit="ms", mark=1.0, lower_is_better=True)
         row.ours = percentile(took, percent)
         row.ratio = None if row.ours is None else row.ours / most
         row.note = f"ratio: to {most:g} ms; {size:,} bytes as sent"
