@@ -74,6 +74,17 @@ FROM generate_series(1::int8, %(count)s::int8) AS seq
 CROSS JOIN LATERAL (SELECT %(start)s + (seq - 1) * %(step)s AS time) AS t
 WHERE seq %% %(free_every)s <> 0
 """
+_GIVEN_UP = """
+INSERT INTO dead_letters (
+    shard_id, publish_time, seq, source_shard_id, source_seq, source_publish_time, source_topic, subscription_id,
+    subscription, delivery_attempts, reason, fingerprint
+)
+SELECT %(shard_id)s, %(start)s + (seq - 1) * %(step)s, seq, %(shard_id)s, seq, %(start)s + (seq - 1) * %(step)s,
+       %(topic)s, %(subscription_id)s, %(subscription)s, 5, 'push 503', left(md5((number / 2)::text), 16)
+FROM generate_series(1::int8, %(count)s) AS number
+CROSS JOIN LATERAL (SELECT number * %(every)s AS seq) AS s
+"""
+MAX_GIVEN_UP = 100_000
 
 
 class Backlog:
@@ -167,6 +178,19 @@ class Backlog:
         self.place(subscription, self.size + 1)
         self._run(_SETTLED, **self._subscription(subscription), count=self.keys, free_every=FREE_EVERY)
         self._tidy_attempts()
+
+    def give_up(self, subscription: str) -> None:
+        """All messages, at most MAX_GIVEN_UP of them, become dead letters; two at a time have the same cause."""
+        count = min(self.size, MAX_GIVEN_UP)
+        self._run(
+            _GIVEN_UP,
+            **self._subscription(subscription),
+            topic=self.topic,
+            subscription=subscription,
+            count=count,
+            every=self.size // count,
+        )
+        self._run("VACUUM (ANALYZE) dead_letters")
 
     def rows_out(self, subscription: str) -> int:
         query = "SELECT count(*) FROM delivery_attempts WHERE subscription_id = %s"

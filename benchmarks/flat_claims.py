@@ -8,17 +8,19 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from benchmarks.backlog import KEYS, Backlog, database_connection
 from benchmarks.bench import Bench, say
-from benchmarks.flat_looks import INSPECTION_READS, Look
+from benchmarks.flat_looks import INSPECTION_READS
 from benchmarks.flat_seeks import SEEKS, Seek
+from benchmarks.flat_walk import walk
 from benchmarks.latency import percentile
 from benchmarks.report import Row, number
 from benchmarks.servers import Broker
+from benchmarks.statement_log import StatementLog
 from benchmarks.wire import Connection, LoadFailed, build_request
 
 SMALL = 10_000
@@ -26,9 +28,13 @@ _MARK = 2.0  # the large backlog : the small
 _PLACES = 12  # that a case pulls at
 _LOOKED_AT = 10_000  # messages that one step of a claim looks at (core/claiming/transaction/fresh.py)
 _KEPT_ALIVE_SECONDS = 1.0  # the broker closes a connection that is idle for longer than some seconds
-_PROJECT = "projects/flat"
 _HUNDREDTH, _RARE = {"filter": "attributes:hundredth"}, {"filter": "attributes:rare"}
 _ORDERED = {"enableMessageOrdering": True}
+
+
+def _project(size: int) -> str:
+    """The project of a backlog: what is listed of a project is that backlog's alone."""
+    return f"projects/flat-{size}"
 
 
 @dataclass(slots=True)
@@ -41,8 +47,12 @@ class Ground:
     _connection: Connection | None = None
     _used_at: float = 0.0
 
+    @property
+    def project(self) -> str:
+        return _project(self.backlog.size)
+
     def subscription(self, name: str) -> str:
-        return f"{_PROJECT}/subscriptions/{name}-{self.backlog.size}"
+        return f"{self.project}/subscriptions/{name}-{self.backlog.size}"
 
     def call(self, method: str, path: str, body: object = None) -> tuple[float, bytes]:
         """Seconds that a call took, and its answer.  Raises LoadFailed."""
@@ -160,11 +170,12 @@ def flat_claims(bench: Bench) -> list[Row]:
 
 
 def flat_looking(bench: Bench) -> list[Row]:
-    """Every call that looks at messages, likewise."""
-    return _with_both_backlogs(bench, _measure_looks)
+    """Every call that looks at messages, with either backlog by turns."""
+    return _with_both_backlogs(bench, None)
 
 
-def _with_both_backlogs(bench: Bench, measure: _Measure) -> list[Row]:
+def _with_both_backlogs(bench: Bench, measure: _Measure | None) -> list[Row]:
+    """Measures with the small backlog before the large one is there, or looks at both by turns."""
     sizes = (SMALL, bench.options.claims_backlog)
     taken: _Taken = {}
     failures: dict[str, str] = {}
@@ -172,9 +183,15 @@ def _with_both_backlogs(bench: Bench, measure: _Measure) -> list[Row]:
     broker = Broker(bench.options.workers)
     try:
         bench.use(broker)
-        for size in sizes:
-            with _ground(broker, size) as ground:
-                measure(ground, taken, failures, notes)
+        with ExitStack() as stack:
+            grounds = []
+            for size in sizes:
+                grounds.append(stack.enter_context(_ground(broker, size)))
+                if measure is not None:
+                    measure(grounds[-1], taken, failures, notes)
+                    stack.pop_all().close()
+            if measure is None:
+                _measure_looks(broker, grounds, taken, failures, notes)
     except LoadFailed as error:
         failures["all of it"] = str(error)
     finally:
@@ -188,7 +205,7 @@ def _with_both_backlogs(bench: Bench, measure: _Measure) -> list[Row]:
 
 @contextmanager
 def _ground(broker: Broker, size: int) -> Iterator[Ground]:
-    topic = f"{_PROJECT}/topics/backlog-{size}"
+    topic = f"{_project(size)}/topics/backlog-{size}"
     connection = Connection(broker.host, broker.port)
     connection.call(build_request("PUT", f"/v1/{topic}"))
     connection.close()
@@ -220,11 +237,43 @@ def _measure_all(ground: Ground, taken: _Taken, failures: dict[str, str], notes:
     _measure_each(SEEKS, ground, taken, failures)
 
 
-def _measure_looks(ground: Ground, taken: _Taken, failures: dict[str, str], _: dict[str, str]) -> None:
-    _measure_each(INSPECTION_READS, ground, taken, failures)
+def _measure_looks(
+    broker: Broker, grounds: Sequence[Ground], taken: _Taken, failures: dict[str, str], notes: dict[str, str]
+) -> None:
+    for ground in grounds:
+        ground.backlog.give_up(ground.subscription("sought"))
+    for look in INSPECTION_READS:
+        by_size = taken.setdefault(look.measure, {})
+        try:
+            for ground, samples in zip(grounds, look.run(grounds), strict=True):
+                by_size[ground.backlog.size] = samples
+                _report(look.measure, ground.backlog.size, samples)
+        except LoadFailed as error:
+            failures[look.measure] = str(error)
+    _walk_all(broker, grounds[-1], taken, failures, notes)
+    with StatementLog(broker) as log:
+        for look in INSPECTION_READS:
+            if look.measure not in failures:
+                counts = [look.count_statements(ground, log) for ground in grounds]
+                notes[look.measure] = f"statements: {', '.join(map(str, counts))};"
 
 
-def _measure_each(acts: Sequence[Seek | Look], ground: Ground, taken: _Taken, failures: dict[str, str]) -> None:
+def _walk_all(
+    broker: Broker, ground: Ground, taken: _Taken, failures: dict[str, str], notes: dict[str, str]
+) -> None:
+    measure = "look: a page of 1,000 of all messages, to the end"
+    try:
+        found = walk(broker, ground)
+    except LoadFailed as error:
+        failures[measure] = str(error)
+        return
+    taken[measure] = {ground.backlog.size: found.pages}
+    end = "to the end" if found.is_whole else "not to the end"
+    notes[measure] = f"{found.messages:,} messages, {end}, each once, while others publish;"
+    _report(measure, ground.backlog.size, found.pages)
+
+
+def _measure_each(acts: Sequence[Seek], ground: Ground, taken: _Taken, failures: dict[str, str]) -> None:
     for act in acts:
         samples = taken.setdefault(act.measure, {}).setdefault(ground.backlog.size, [])
         try:

@@ -1,7 +1,12 @@
 """Looking stays flat (F3): how long each of the calls that look takes with a small and with a large backlog.
 
 The subscription that is looked at has a thousand messages out, in a hundred responses, and the rest of the backlog
-waits behind them; walks stop where they say that they stop (10,000 messages), whatever lies behind.
+waits behind them; walks stop where they say that they stop (10,000 messages), whatever lies behind.  The messages,
+but at most 100,000 of them, are dead letters as well, and each second of these has another cause.
+
+The two backlogs are projects of one broker, and each call is made to one and the other by turns, so that other work
+of the machine slows both alike.  Then each call is made a few more times, and PostgreSQL's log says by how many
+statements.
 """
 
 import time
@@ -10,8 +15,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from benchmarks.flat_seeks import Ground
+from benchmarks.statement_log import StatementLog
 
 _TIMES = 15
+_COUNTED = 5  # calls whose statements are counted
 _OUT = 1_000
 _LONG = timedelta(minutes=50)
 _LARGEST_FIRST = "pageSize=50&orderBy=undeliveredMessages%20desc"
@@ -25,10 +32,28 @@ class Look:
     path: Callable[[Ground], str]
     times: int = _TIMES
 
-    def run(self, ground: Ground) -> list[float]:
-        """Seconds each.  Raises LoadFailed."""
-        prepare(ground)
-        return [ground.call("GET", self.path(ground))[0] for _ in range(self.times + 1)][1:]
+    def run(self, grounds: Sequence[Ground]) -> list[list[float]]:
+        """Returns the seconds of each call, for each of the grounds.  Raises LoadFailed."""
+        for ground in grounds:
+            prepare(ground)
+        taken: list[list[float]] = [[] for _ in grounds]
+        for number in range(self.times + 1):
+            for ground, seconds in zip(grounds, taken, strict=True):
+                took, _ = ground.call("GET", self.path(ground))
+                seconds += [took] if number else []
+        return taken
+
+    def count_statements(self, ground: Ground, log: StatementLog) -> int:
+        """Returns the fewest statements that the database ran during one of a few calls: jobs of the broker run
+        some beside the others.
+        """
+        counts = []
+        for _ in range(_COUNTED):
+            path = self.path(ground)
+            log.skip()
+            ground.call("GET", path)
+            counts.append(len(log.read()))
+        return min(counts)
 
 
 def prepare(ground: Ground) -> None:
@@ -58,11 +83,20 @@ def _id(ground: Ground, part: float) -> str:
 
 
 def _in_project(ground: Ground) -> str:
-    return f"projects/flat/messages/{_id(ground, 0.5)}"
+    return f"{ground.project}/messages/{_id(ground, 0.5)}"
 
 
 def _of_subscription(query: str) -> Callable[[Ground], str]:
     return lambda ground: f"{ground.subscription('sought')}/messages?pageSize=100&{query}"
+
+
+def _an_hour(ground: Ground) -> str:
+    metric = "pubsub_subscription_num_undelivered_messages"
+    return f"{ground.project}/timeSeries?metric={metric}&resource={ground.subscription('sought')}"
+
+
+def _in_groups(ground: Ground) -> str:
+    return f"{ground.project}/deadLetters?pageSize=100&groupBy=fingerprint&orderBy=count%20desc"
 
 
 INSPECTION_READS: Sequence[Look] = (
@@ -83,6 +117,15 @@ INSPECTION_READS: Sequence[Look] = (
     Look("look: 100 that wait", _of_subscription("state=waiting")),
     Look("look: 100 of all that a subscription has", _of_subscription("")),
     Look("look: who reads", lambda ground: f"{ground.subscription('sought')}/consumers"),
-    Look("look: the lag of all subscriptions", lambda ground: "projects/flat/lag"),
-    Look("look: a page of them, the largest backlogs first", lambda ground: f"projects/flat/lag?{_LARGEST_FIRST}"),
+    Look("look: the lag of all subscriptions", lambda ground: f"{ground.project}/lag"),
+    Look(
+        "look: a page of them, the largest backlogs first", lambda ground: f"{ground.project}/lag?{_LARGEST_FIRST}"
+    ),
+    Look(
+        "look: 100 dead letters of a subscription", lambda g: f"{g.subscription('sought')}/deadLetters?pageSize=100"
+    ),
+    Look("look: 100 dead letters of a project", lambda g: f"{g.project}/deadLetters?pageSize=100"),
+    Look("look: 100 causes of dead letters, the most frequent first", _in_groups),
+    Look("look: the topics with their figures", lambda ground: f"{ground.project}/topics?view=STATS"),
+    Look("look: the backlog of an hour", _an_hour),
 )

@@ -23,6 +23,9 @@ class Ground(Protocol):
 
     backlog: Backlog
 
+    @property
+    def project(self) -> str: ...
+
     def subscription(self, name: str) -> str: ...
 
     def call(self, method: str, path: str, body: object = None) -> tuple[float, bytes]: ...
@@ -108,7 +111,7 @@ def _delete(ground: Ground, name: str) -> float:
 
 
 def _snapshot_of(ground: Ground, name: str) -> tuple[float, str]:
-    snapshot = f"projects/flat/snapshots/s-{uuid.uuid4().hex[:8]}"
+    snapshot = f"{ground.project}/snapshots/s-{uuid.uuid4().hex[:8]}"
     return ground.call("PUT", snapshot, {"subscription": name})[0], snapshot
 
 

@@ -207,6 +207,11 @@ class Broker(Server):
         """The embedded PostgreSQL, by its unix socket, where the broker's tables are found by their names."""
         return f"{Cluster(self.directory / 'data').url}&options=-csearch_path%3Dbroker"
 
+    @property
+    def superuser_url(self) -> str:
+        """The embedded PostgreSQL, as the role that may change its settings."""
+        return Cluster(self.directory / "data").superuser_url
+
     def _command(self) -> Sequence[str]:
         return [
             *(sys.executable, "-m", "broker", "serve", "--host", self.host, "--port", "0"),

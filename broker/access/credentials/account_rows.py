@@ -36,16 +36,27 @@ async def count_service_accounts(connection: ResourceConnection, *, project: str
 
 
 async def find_service_account(
-    connection: ResourceConnection, *, email: str, lock: bool = False
+    connection: ResourceConnection, *, email: str, lock: bool = False, shared: bool = False
 ) -> ServiceAccount | None:
     """The account with this address, in any letter case, or unique id.
 
-    With `lock` it does not change until the transaction ends.
+    With `lock` it does not change until the transaction ends; with `shared`, too, others may lock it likewise.
     """
     named = (service_accounts.c.email == email.lower()) | (service_accounts.c.unique_id == email)
     query = _ACCOUNT.where(named)
-    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    row = (await connection.execute(query.with_for_update(read=shared) if lock else query)).one_or_none()
     return None if row is None else _account(row)
+
+
+async def lock_service_accounts(connection: ResourceConnection, *, emails: Collection[str]) -> set[str]:
+    """Returns those of the addresses, in lower case, that accounts have.  These accounts are not deleted until the
+    transaction ends.
+    """
+    found = select(service_accounts.c.email).where(
+        service_accounts.c.email.in_({email.lower() for email in emails})
+    )
+    locked = found.order_by(service_accounts.c.email).with_for_update(read=True)
+    return {*await connection.scalars(locked)} if emails else set()
 
 
 async def list_service_accounts(

@@ -26,10 +26,14 @@ async def insert_role(connection: ResourceConnection, *, role: Role) -> bool:
     return await connection.scalar(statement.returning(custom_roles.c.name)) is not None
 
 
-async def find_role(connection: ResourceConnection, *, name: str, lock: bool = False) -> Role | None:
-    """A deleted one, too; `lock`: kept from changing until the transaction ends."""
+async def find_role(
+    connection: ResourceConnection, *, name: str, lock: bool = False, shared: bool = False
+) -> Role | None:
+    """A deleted one, too; `lock`: kept from changing until the transaction ends, which (`shared`) others may lock
+    likewise.
+    """
     query = select(custom_roles).where(custom_roles.c.name == name)
-    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    row = (await connection.execute(query.with_for_update(read=shared) if lock else query)).one_or_none()
     return None if row is None else _role(row)
 
 

@@ -287,12 +287,15 @@ class SubscriptionService:
             await subscriptions.note_endpoint(connection, subscription_id=subscription_id, now=self._clock.now())
 
     async def _require_account(self, connection: ResourceConnection, subscription: Subscription) -> None:
-        """Raises InvalidArgument if pushes would carry a token that is not of an account of this broker."""
+        """Raises InvalidArgument if pushes would carry a token that is not of an account of this broker.
+
+        The account is not deleted until the transaction ends: its deletion counts what refers to it.
+        """
         token = subscription.push_config.oidc_token
         if token is None or not self._only_own_accounts:
             return
         email = token.service_account_email
-        account = await find_service_account(connection, email=email)
+        account = await find_service_account(connection, email=email, lock=True, shared=True)
         if account is None or account.email != email.lower():  # found by its unique id: the token has the address
             raise InvalidArgument(
                 "pushConfig.oidcToken.serviceAccountEmail must be the address of a service account of this broker, "

@@ -1,8 +1,8 @@
 """Reads, replaces and tests the access policies of resources."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-from broker.access.credentials.account_rows import find_service_account
+from broker.access.credentials.account_rows import lock_service_accounts
 from broker.access.policies.authorizer import Authorizer
 from broker.access.policies.explanation import Explanation
 from broker.access.policies.policy_rows import find_policies, insert_policy, write_policy
@@ -21,7 +21,7 @@ from broker.access.principals.service_account import is_own_address
 from broker.access.principals.service_agent import is_service_agent
 from broker.access.versions.version_rows import raise_access_version
 from broker.core.process.database_clock import DatabaseClock
-from broker.db.driver.database import Database, ResourceConnection
+from broker.db.driver.database import Database
 from broker.features.iam.account_service import ServiceAccountService
 from broker.features.iam.resource_rows import find_existing
 from broker.features.iam.role_service import check_roles
@@ -76,12 +76,14 @@ class PolicyService:
         resource = await self._resource(name)
         policy = Policy(bindings, make_etag())
         async with self._database.transaction() as connection:
+            own = _own_accounts(policy.members)
+            there = await lock_service_accounts(connection, emails=own.values())  # as a deletion, before policies
             current = (await find_policies(connection, resources=[resource], lock=True)).get(resource)
             if etag and etag != (current or NO_POLICY).etag:
                 raise Aborted(_CONFLICT)
             known = (current or NO_POLICY).roles  # one that was deleted since may stay
             await check_roles(connection, resource, policy.roles - known, field="bindings.role")
-            await _check_accounts(connection, policy.members - (current or NO_POLICY).members)
+            _check_accounts(own, there, but=(current or NO_POLICY).members)
             if current is not None:
                 await write_policy(connection, resource=resource, policy=policy)
             elif not await insert_policy(connection, resource=resource, policy=policy):
@@ -183,14 +185,20 @@ def _check_tested_resources(project: str, resources: Sequence[str]) -> None:
             )
 
 
-async def _check_accounts(connection: ResourceConnection, members: frozenset[str]) -> None:
-    """Raises InvalidArgument for addresses in the broker's own domain that belong to no account.
+def _own_accounts(members: Iterable[str]) -> Mapping[str, str]:
+    """Returns the members that have addresses in the broker's own domain, with these addresses.
 
     The broker cannot check other addresses, such as those of Google's service agents.
     """
-    for member in sorted(members):
-        kind, _, email = member.partition(":")
-        if kind != "serviceAccount" or not is_own_address(email) or is_service_agent(email):
-            continue
-        if await find_service_account(connection, email=email) is None:
+    accounts = (member for member in members if member.startswith("serviceAccount:"))
+    emails = {member: member.partition(":")[2] for member in sorted(accounts)}
+    return {
+        member: email for member, email in emails.items() if is_own_address(email) and not is_service_agent(email)
+    }
+
+
+def _check_accounts(own: Mapping[str, str], there: Collection[str], *, but: Collection[str]) -> None:
+    """Raises InvalidArgument for a member that belongs to no account, unless it is among those before (`but`)."""
+    for member, email in own.items():
+        if member not in but and email.lower() not in there:
             raise InvalidArgument(f"Service account {email} does not exist (bindings.members={member}).")

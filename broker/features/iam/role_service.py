@@ -134,11 +134,13 @@ class RoleService:
 
 async def check_roles(connection: ResourceConnection, resource: str, roles: Collection[str], *, field: str) -> None:
     """Raises InvalidArgument for a role that cannot be granted on a resource: unknown, deleted, or of another
-    project.
+    project.  Until the transaction ends the roles are not deleted: a deletion counts what refers to them.
     """
     project = "/".join(resource.split("/")[:2])
     for name in sorted(set(roles) - PREDEFINED_ROLES.keys()):
-        role = await store.find_role(connection, name=name) if name.startswith(f"{project}/roles/") else None
+        role = None
+        if name.startswith(f"{project}/roles/"):
+            role = await store.find_role(connection, name=name, lock=True, shared=True)
         if role is None or role.deleted:
             raise InvalidArgument(f"Role {name[:200]} is not supported for this resource ({field}).")
 

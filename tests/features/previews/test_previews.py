@@ -8,6 +8,7 @@ import pytest
 
 from broker.core.backlog.seeking import backlog_loss, previews
 from broker.core.backlog.seeking.previews import Effort
+from tests.features.previews.previewed_calls import destroy
 from tests.fixtures.broker import Rest, message
 
 Json = dict[str, Any]
@@ -15,15 +16,6 @@ Json = dict[str, Any]
 
 def losses(preview: Json) -> Json:
     return {name: value for name, value in preview["losses"].items() if value and not name.endswith("ytes")}
-
-
-async def destroy(rest: Rest, call: str, **asked: object) -> Any:
-    """Calls one of the destructive calls; `asked` are fields, or parameters of a DELETE."""
-    method, path = call.split(" ")
-    if method == "DELETE":
-        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in asked.items()}
-        return await rest.call(method, path, params=texts)
-    return await rest.call(method, path, asked)
 
 
 async def preview_of(rest: Rest, call: str, **asked: object) -> Json:

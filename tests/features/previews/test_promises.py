@@ -1,6 +1,7 @@
 """A preview counts what the action then does, or the action is refused, while others publish and acknowledge."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 
 from broker.db.driver.database import Database
 from broker.db.schema.tables import metadata
-from tests.features.previews.test_previews import destroy, preview_of
-from tests.fixtures.broker import Rest, message
+from tests.features.previews.previewed_calls import CALLS, LATER, calls_with_previews, destroy
+from tests.features.previews.test_previews import preview_of
+from tests.fixtures.access import guarded
+from tests.fixtures.broker import Rest
+from tests.fixtures.push_sink import PushSink
 from tests.interleavings.steps import execute, open_transaction, until_waiting
 
-SOME, MANY = range(4), range(4, 40)  # random histories
-LATER = "2100-01-01T00:00:00Z"
+SOME, MANY = range(3), range(3, 40)  # random histories
 KEPT_BY_OTHERS = {
     "processes",
     "readers",
@@ -28,115 +31,86 @@ KEPT_BY_OTHERS = {
 }  # or written by jobs
 
 
-class History:
-    """A topic and a subscription, and what became of each message; acks say whether they took effect."""
-
-    def __init__(self, rest: Rest, dice: Random, name: str) -> None:
-        self.rest, self.dice, self.name = rest, dice, name
-        self.published: set[str] = set()
-        self.acked: set[str] = set()
-        self.held: dict[str, str] = {}  # message ids by ack id
-
-    async def begin(self) -> None:
-        ordered, filtered = self.dice.random() < 0.3, self.dice.random() < 0.3
-        await self.rest.create_topic(self.name)
-        fields = {"enableMessageOrdering": ordered, "enableExactlyOnceDelivery": True, "ackDeadlineSeconds": 600}
-        fields |= {"filter": "attributes:taken"} if filtered else {}
-        await self.rest.create_subscription(self.name, self.name, **fields)
-        for _ in range(self.dice.randrange(4)):
-            await self.publish(self.dice.randint(1, 4))
-        await self.pull(self.dice.randrange(6))
-        for ack_id in self.dice.sample(sorted(self.held), k=self.dice.randint(0, len(self.held))):
-            await self.ack(ack_id)
-
-    async def publish(self, count: int) -> None:
-        """Messages of one key; each matches the filter of the subscription, or none of them is waited for."""
-        key = self.dice.choice(["", "a", "b"])
-        several = [message("text", attributes={"taken": "yes"}) for _ in range(count)]
-        several = [each | ({"orderingKey": key} if key else {}) for each in several]
-        self.published |= {*await self.rest.publish(*several, topic=self.name)}
-
-    async def pull(self, count: int) -> None:
-        if count:
-            received = await self.rest.pull(self.name, count)
-            self.held |= {each["ackId"]: each["message"]["messageId"] for each in received}
-
-    async def ack(self, ack_id: str) -> None:
-        path = f"{self.rest.subscription(self.name)}:acknowledge"
-        answer = await self.rest.call("POST", path, {"ackIds": [ack_id]})
-        if answer.status_code == 200:
-            self.acked.add(self.held.pop(ack_id))
-
-    async def meanwhile(self, *, publishes: bool) -> None:
-        """What others do at the time of the action."""
-        acks = [self.ack(ack_id) for ack_id in self.dice.sample(sorted(self.held), k=min(len(self.held), 2))]
-        published = [self.publish(1) for _ in range(self.dice.randrange(3) if publishes else 0)]
-        await asyncio.gather(*published, *acks)
-
-    async def lost(self, *, is_gone: bool) -> set[str]:
-        """What is neither acked nor delivered to whoever takes all that is left, if the subscription is there."""
-        if is_gone:
-            return self.published - self.acked
-        for ack_id in self.held:
-            body = {"ackIds": [ack_id], "ackDeadlineSeconds": 0}
-            await self.rest.call("POST", f"{self.rest.subscription(self.name)}:modifyAckDeadline", body)
-        drained = {each["message"]["messageId"] for each in await self.rest.drain(self.name)}
-        return self.published - self.acked - drained
+def test_each_call_that_has_a_preview_is_known_here() -> None:
+    assert CALLS.keys() == calls_with_previews()
 
 
-ENDS = ["delete", "detach"]  # of the subscription
-ACTIONS = ["purge", "seek", "discard", "retract", "purge topic", *ENDS]
+@pytest.fixture
+async def admin(database_url: str) -> AsyncIterator[Rest]:
+    """An administrator of a broker where all calls may be made."""
+    async with guarded(
+        database_url,
+        allow_reset=True,
+        console="on",
+        dead_letter_interval_seconds=0.05,
+        min_delivery_attempts=1,
+        push_private_addresses="allow",
+    ) as broker:
+        broker.client.headers.update(broker.bearer())
+        yield Rest(broker.client, broker.project)
 
 
-def action(history: History, kind: str) -> tuple[str, dict[str, Any]]:
-    subscription, topic = history.rest.subscription(history.name), history.rest.topic(history.name)
-    ids = sorted(history.published)
-    return {
-        "purge": (f"POST {subscription}:purge", {}),
-        "seek": (f"POST {subscription}:seek", {"time": LATER}),
-        "discard": (f"POST {subscription}:discard", {"messageIds": ids}),
-        "retract": (f"POST {topic}:retract", {"messageIds": ids}),
-        "purge topic": (f"POST {topic}:purge", {}),
-        "delete": (f"DELETE {subscription}", {}),
-        "detach": (f"POST {subscription}:detach", {}),
-    }[kind]
-
-
-@pytest.mark.own_broker(allow_reset=True)
-@pytest.mark.parametrize("kind", ACTIONS)
 @pytest.mark.parametrize("numbers", [SOME, pytest.param(MANY, marks=pytest.mark.slow)], ids=["some", "many"])
-async def test_what_is_lost_is_what_was_expected_or_nothing(rest: Rest, kind: str, numbers: range) -> None:
-    answers = []
+@pytest.mark.parametrize("operation", sorted(calls_with_previews()))
+async def test_a_call_does_what_its_preview_said_or_is_refused_and_does_nothing(
+    admin: Rest, push_sink: PushSink, operation: str, numbers: range
+) -> None:
+    """Each third time nobody else is there, and the call must do it."""
+    answered = []
     for number in numbers:
-        dice = Random(f"{kind} {number}")
-        history = History(rest, dice, f"{kind.replace(' ', '-')}-{number}")
-        await history.begin()
-        if kind in ("discard", "retract") and not history.published:
-            await history.publish(2)
-        call, body = action(history, kind)
-        expected = (await preview_of(rest, call, **body))["count"]
-        if kind in ("purge topic", "retract"):
-            assert expected == len(history.published)
+        dice = Random(f"{operation} {number}")
+        call = CALLS[operation](admin, push_sink, dice, f"call-{number}")
+        await call.begin()
+        await asyncio.sleep(0.002)  # times are whole milliseconds
+        path, body = call.call()
+        preview = await destroy(admin, path, **body, validateOnly=True)
+        assert preview.status_code == 200, preview.text
+        expected = call.count_of(preview.json())
+        limits = {
+            "expectedCount": expected,
+            "tolerancePercent": dice.choice([0, 50]),
+            "asOf": as_of(preview.json()),
+        }
+        limits = {name: value for name, value in limits.items() if name in call.limits}
+        if "expectedCount" in limits and dice.random() < 0.7:
+            del limits["asOf"]
+        await asyncio.sleep(0.002)
+        is_alone = number % 3 == 0
+        others = [] if is_alone else call.meanwhile()
+        answer, *_ = await asyncio.gather(destroy(admin, path, **body, **limits), *others)
+        is_done = answer.status_code == 200
+        answered.append(is_done)
+        if not is_done:
+            assert answer.status_code in (409, *call.refusals), answer.text
+            assert answer.status_code != 409 or answer.json()["error"]["status"] == "ABORTED"
+        affected = await call.affected(answer.json() if is_done else None)
+        if not is_done:
+            assert affected == 0, "and nothing was changed"
+            assert not is_alone
+        elif "expectedCount" not in limits:
+            assert affected <= expected
         else:
-            assert expected == len(history.published - history.acked)
-        is_alone, tolerance = number % 3 == 0, dice.choice([0, 50])
-        limits = {"expectedCount": expected, "tolerancePercent": tolerance}
-        disturbance = asyncio.sleep(0) if is_alone else history.meanwhile(publishes=kind not in ENDS)
-        answer, _ = await asyncio.gather(destroy(rest, call, **body, **limits), disturbance)
-        answers.append(answer.status_code)
-        before, acked = {*history.published}, {*history.acked}
-        lost = await history.lost(is_gone=kind in ENDS and answer.status_code == 200)
-        if answer.status_code == 409:
-            assert answer.json()["error"]["status"] == "ABORTED"
-            assert not lost, "and nothing was changed"
+            tolerance = 0 if is_alone else limits["tolerancePercent"]
+            assert abs(affected - expected) * 100 <= tolerance * expected, (affected, expected)
+    assert True in answered
+
+
+def as_of(preview: dict[str, Any]) -> str:
+    """The time of a preview, or of the plan of an operation."""
+    return str(preview.get("asOf") or preview.get("metadata", {}).get("asOf", ""))
+
+
+async def test_a_count_that_is_an_estimate_is_no_promise(admin: Rest, push_sink: PushSink) -> None:
+    """Each call either takes all limits, or refuses those that it cannot keep."""
+    for operation, kind in CALLS.items():
+        if "asOf" not in kind.limits or "expectedCount" in kind.limits:
             continue
-        assert answer.status_code == 200, answer.text
-        if kind in ("purge topic", "retract"):  # with what was acknowledged, and is retained
-            lost |= acked & before
-        assert abs(len(lost) - expected) * 100 <= tolerance * expected, (len(lost), expected)
-        if is_alone:
-            assert len(lost) == expected
-    assert 200 in answers
+        call = kind(admin, push_sink, Random(operation), "call")
+        await call.begin()
+        path, body = call.call()
+        expected = call.count_of((await destroy(admin, path, **body, validateOnly=True)).json())
+        refused = await destroy(admin, path, **body, expectedCount=expected)
+        assert refused.json()["error"]["status"] == "FAILED_PRECONDITION", operation
 
 
 @pytest.mark.own_broker
