@@ -7,7 +7,7 @@ DATA ?= data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run format check sizes test test-all soak bench screenshots migration grpc-descriptors lock clean
+.PHONY: help setup run format check sizes test test-all soak bench screenshots sequences migration grpc-descriptors lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -61,6 +61,9 @@ bench: $(VENV)/.dev ## measure, against Google's emulator where it is installed
 
 screenshots: $(VENV)/.dev ## pictures of the console, in Chromium (ARGS="--only overview --look dark" …)
 	$(BIN)/python -m tests.console.screenshots screenshots $(ARGS)
+
+sequences: $(VENV)/.dev ## the pictures of docs/console-jobs.md, in Chromium (ARGS="--only redrive" …)
+	@$(BIN)/python -m tests.console.sequences docs/images/console-jobs $(ARGS)
 
 migration: $(VENV)/.dev ## a new migration: make migration revision=0002_min_0001 name=what_it_adds
 	@echo "$(revision)" | grep -qE '^[0-9]{4}_min_[0-9]{4}$$' || { echo "revision=NNNN_min_MMMM is needed."; exit 1; }

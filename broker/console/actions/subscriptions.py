@@ -285,7 +285,7 @@ ACTIONS: Sequence[Action] = [
         label="Send it",
         applies=lambda data: bool(data.get("is_push")),
         help="One message that is not in the log, with the id 0; nothing is counted for or against the endpoint.",
-        fields=[Field(name="data", label="Body", kind="area")],
+        fields=[Field(name="data", label="Body", kind="area", default="A test.")],
         call=_test_push,
         receipt=_tested,
         command=command("push test {target} {data}"),
