@@ -17,14 +17,13 @@ from broker.console.page import PageRoute, View
 from broker.console.routes import PAGES
 from broker.db.driver.hot_connection import HotConnection
 from broker.net.first_bytes import HTTP1_API
+from tests.console.budgets import budget_of
 from tests.console.sample import Sample, fill, fill_up
 from tests.console.test_pages import QUERY
 from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 
 SCRIPTS, STYLES = 15_000, 12_000  # bytes, compressed
-STATEMENTS = 55  # of a page
-MORE = 20  # that a page sends only once there is something to read; a statement for each row would be 50 more
 GZIP = {"Accept-Encoding": "gzip"}
 
 
@@ -114,9 +113,9 @@ async def test_a_page_sends_few_statements_and_no_more_for_more_rows(
 ) -> None:
     with counted_statements(broker, monkeypatch):
         sample = await fill(rest, push_sink)
-        few = {route.path: len(await statements_of(broker, route, sample)) for route in PAGES}
+        few = {route.path: await statements_of(broker, route, sample) for route in PAGES}
         await fill_up(rest, push_sink, sample)
-        for route in PAGES:
-            sent = await statements_of(broker, route, sample)
-            assert len(sent) <= min(STATEMENTS, few[route.path] + MORE), (route.path, sent)
-    assert max(few.values()) > 0
+        many = {route.path: await statements_of(broker, route, sample) for route in PAGES}
+    for path, sent in (*few.items(), *many.items()):
+        assert len(sent) <= budget_of(path).statements, (path, sent)
+    assert max(map(len, few.values())) > 0

@@ -23,7 +23,9 @@ async def access(view: View) -> Page:
     policy, explained, named = await asyncio.gather(
         _policy(view, resource),
         _explained(view, principal, permission, resource),
-        view.block(f"{project}:search", q=principal, pageSize=PAGE_SIZE) if principal else _nothing(),
+        view.block(f"{project}:search", q=principal, kinds=_POLICY_RESULT, pageSize=PAGE_SIZE)
+        if principal
+        else _nothing(),
     )
     bindings = [
         (binding["role"], member) for binding in policy.list("bindings") for member in binding.get("members", ())
@@ -48,7 +50,7 @@ async def access(view: View) -> Page:
             "permission": permission,
             "explained": explained,
             "named": named,
-            "policies": [one["name"] for one in named.list("results") if one["kind"] == _POLICY_RESULT],
+            "policies": [one["name"] for one in named.list("results")],
         },
     )
 
@@ -74,7 +76,7 @@ async def service_account(view: View) -> Page:
     keys, policy, named = await asyncio.gather(
         view.block(f"{name}/keys"),
         _policy(view, name),
-        view.block(f"{view.project}:search", q=f"serviceAccount:{email}", pageSize=PAGE_SIZE),
+        view.block(f"{view.project}:search", q=f"serviceAccount:{email}", kinds=_POLICY_RESULT, pageSize=PAGE_SIZE),
     )
     return Page(
         template="service_account.html",
@@ -93,7 +95,7 @@ async def service_account(view: View) -> Page:
             "policy": policy,
             "bindings": [(one["role"], who) for one in policy.list("bindings") for who in one.get("members", ())],
             "named": named,
-            "policies": [one["name"] for one in named.list("results") if one["kind"] == _POLICY_RESULT],
+            "policies": [one["name"] for one in named.list("results")],
         },
     )
 
