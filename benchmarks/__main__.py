@@ -26,10 +26,11 @@ _QUICK = Options(
     claims_backlog=500_000,
     warm_up_seconds=3.0,
     topics=100,
+    subscriptions=1_000,
     spread_seconds=9.0,
     soak_minutes=1.0,
 )
-_NAMED = ("rounds", "seconds", "backlog", "claims_backlog", "topics", "soak_minutes", "before")
+_NAMED = ("rounds", "seconds", "backlog", "claims_backlog", "topics", "subscriptions", "soak_minutes", "before")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -55,6 +56,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--claims-backlog", type=int, help="messages, for flat-claims, purges, scale-backlog and delay (10000000)"
     )
     parser.add_argument("--topics", type=int, help="topics, of scale-topics (1000)")
+    parser.add_argument("--subscriptions", type=int, help="subscriptions, of console-pages (10000)")
     parser.add_argument("--minutes", type=float, dest="soak_minutes", help="how long soak lasts (30)")
     parser.add_argument("--attack", action="append", default=[], choices=list(ATTACKS), help="of neighbours (all)")
     parser.add_argument(
@@ -86,8 +88,8 @@ def _options(given: argparse.Namespace) -> Options:
     options = replace(options, **{name: value for name, value in named.items() if value is not None})
     if options.rounds < 1 or options.seconds <= 0 or min(options.backlog) < 2_000:
         raise SystemExit("at least 1 round, some seconds, and backlogs of 2,000 messages or more")
-    if options.topics < 10 or options.soak_minutes < 0.5:
-        raise SystemExit("at least 10 topics, and half a minute of soak")
+    if min(options.topics, options.subscriptions) < 10 or options.soak_minutes < 0.5:
+        raise SystemExit("at least 10 topics and subscriptions, and half a minute of soak")
     if options.claims_backlog < 100_000:
         raise SystemExit("a backlog of 100,000 messages or more is held against one of 10,000")
     return options

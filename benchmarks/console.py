@@ -1,7 +1,7 @@
 """What the console costs: publish and drain while pages are open, and how long a page takes.
 
 By turns on one broker, on fresh topics: no page is open, or the pages of the topic and of its subscription are.
-Another broker, with 10,000 subscriptions that all lag, serves each page 200 times.
+Another broker, with 10,000 subscriptions that all lag, serves each page 200 times, and Chromium visits them.
 """
 
 import time
@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from benchmarks.bench import Bench, Place, call_each, fresh_place, place_with, say
+from benchmarks.console_browser import browser_rows
 from benchmarks.generators import program_beside
 from benchmarks.latency import percentile
-from benchmarks.push_wide import SUBSCRIPTIONS, create_wide, one_message_to_all
+from benchmarks.push_wide import create_wide, one_message_to_all
 from benchmarks.report import Row
 from benchmarks.servers import Broker, Server
 from benchmarks.side_by_side import Side, side_by_side, take_drain, take_publish
@@ -21,6 +22,7 @@ from benchmarks.wire import Connection, LoadFailed, build_request
 
 _EVERY_SECONDS = 5.0  # as console.js
 _MARKS = {1: 0.97, 20: None, 50: 0.95}  # by the number of viewers: rates with them : without
+_MANY, _MANY_PERCENT = 20, 1.0  # the mark: viewers, and what they take of a core
 _SAMPLES = 200
 _P50_MS, _P99_MS = 30.0, 100.0  # marks of a page
 _SAMPLED_SECONDS = 300.0  # until all lags have been sampled
@@ -53,6 +55,7 @@ def console(bench: Bench) -> list[Row]:
             for row in found:
                 row.mark = mark
             rows += found
+        rows.append(_cost_of_viewers(broker))
     except LoadFailed as error:
         say(f"console: FAILED: {error}")
         rows.append(Row(measure="console", unit="", error=f"broker: {error}"))
@@ -68,17 +71,42 @@ def _viewers(server: Server, number: int, place: Place) -> AbstractContextManage
     return program_beside("the viewers' program", "benchmarks.viewers", *arguments, *pages)
 
 
+def _cost_of_viewers(broker: Broker) -> Row:
+    """The processor time that the broker takes for pages that are open, without other calls."""
+    row = Row(measure=f"{_MANY} viewers of both pages", unit="% of a core", mark=1.0, lower_is_better=True)
+    with fresh_place(broker) as place:
+        idle = _busy(broker)
+        with _viewers(broker, _MANY, place):
+            row.ours = _busy(broker) - idle
+    row.ratio = row.ours / _MANY_PERCENT
+    row.note = f"with PostgreSQL; ratio: to {_MANY_PERCENT:g} %"
+    say(f"{row.measure}: {row.ours:.1f} % of a core")
+    return row
+
+
+def _busy(broker: Broker) -> float:
+    """Returns the percentage of a processor that the broker and its database take over some seconds."""
+    began, before = time.monotonic(), _processor_seconds(broker)
+    time.sleep(2 * _EVERY_SECONDS)
+    return (_processor_seconds(broker) - before) / (time.monotonic() - began) * 100
+
+
+def _processor_seconds(broker: Broker) -> float:
+    return sum(broker.cpu_seconds().values())
+
+
 def console_pages(bench: Bench) -> list[Row]:
-    """A broker of its own; each page by itself, at 10,000 subscriptions that lag."""
+    """A broker of its own; each page by itself, at many subscriptions that lag."""
     rows: list[Row] = []
     broker = Broker(bench.options.workers)
     try:
         bench.use(broker)
-        create_wide(broker, SUBSCRIPTIONS)
+        create_wide(broker, bench.options.subscriptions)
         call_each(broker, [one_message_to_all() for _ in range(100)])
         _wait_until_sampled(broker)
         for name, path in _PAGES.items():
             rows += _page_rows(broker, name, path)
+        rows += browser_rows(broker, _PAGES)
     except LoadFailed as error:
         say(f"pages: FAILED: {error}")
         rows.append(Row(measure="pages", unit="", error=f"broker: {error}"))
@@ -88,17 +116,20 @@ def console_pages(bench: Bench) -> list[Row]:
 
 
 def _wait_until_sampled(server: Server) -> None:
-    """Until the last subscription in the order of names has its figures."""
+    """Until each subscription has been sampled since it lags."""
     connection = Connection(server.host, server.port)
-    request = build_request("GET", "/v1/projects/wide/lag?pageSize=1&filter=heldBy%3DCAUGHT_UP", b"")
     until = time.monotonic() + _SAMPLED_SECONDS
     while time.monotonic() < until:
-        answer = connection.call(request)
-        if b'"sampleTime"' in answer and b'"subscription"' not in answer:
+        if not any(_has_any(connection, state) for state in ("NOT_SAMPLED", "CAUGHT_UP")):
             connection.close()
             return
         time.sleep(1)
     raise LoadFailed(f"the lags were not sampled within {_SAMPLED_SECONDS:g} s")
+
+
+def _has_any(connection: Connection, state: str) -> bool:
+    path = f"/v1/projects/wide/lag?pageSize=1&filter=deliveryState%3D{state}"
+    return b'"subscription"' in connection.call(build_request("GET", path, b""))
 
 
 def _page_rows(server: Server, name: str, path: str) -> Sequence[Row]:

@@ -10,11 +10,12 @@ import sys
 from benchmarks.attacks.caller import Caller
 
 
-def page_request(path: str) -> bytes:
-    """A browser's request for a page of the console that is open."""
+def page_request(path: str, *, is_open: bool = False) -> bytes:
+    """A browser's request for a page of the console.  `is_open`: the page reads itself anew, as console.js does."""
+    mode = "Sec-Fetch-Mode: cors\r\nCache-Control: max-age=1" if is_open else "Sec-Fetch-Mode: navigate"
     return (
         f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nAccept-Encoding: gzip\r\n"
-        "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\n\r\n"
+        f"Sec-Fetch-Site: same-origin\r\n{mode}\r\n\r\n"
     ).encode()
 
 
@@ -34,7 +35,7 @@ async def _view(caller: Caller, delay: float, seconds: float, paths: list[str], 
     await asyncio.sleep(delay)
     while True:
         for path in paths:
-            if not await caller.send(page_request(path)):
+            if not await caller.send(page_request(path, is_open=opened.is_set())):
                 raise RuntimeError(f"{path} was not answered")
         opened.set()
         await asyncio.sleep(seconds)

@@ -4,9 +4,10 @@ The page of a resource is "/console/" followed by its name, as its call is "/v1/
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ from broker.api.rest.errors import HTTP_STATUS
 from broker.console.actions.pages import ActionPages, Offers
 from broker.console.api import ApiError, Viewer, api_of, peer_of
 from broker.console.assets import Assets
-from broker.console.compression import compress_page
+from broker.console.compression import compress_page, is_compressed
 from broker.console.event_stream import EventStreamResponse
 from broker.console.oidc_sign_in import OidcSignIn
 from broker.console.page import Page, PageRoute, StreamRoute, View
@@ -29,6 +30,7 @@ from broker.console.prefix import PREFIX, own_path
 from broker.console.render import HEADERS, Renderer
 from broker.console.routes import PAGES, STREAMS
 from broker.console.shared import SharedPages
+from broker.console.shared_reads import SharedReads, takes_shared
 from broker.console.sign_in import SignIn
 from broker.model.errors import BrokerError
 from broker.model.timestamps import format_timestamp
@@ -80,6 +82,7 @@ class Console:
         self._oidc = oidc
         self._shared = shared
         self._read_only = read_only
+        self._shared_reads = SharedReads(now)
         self._app = Starlette(routes=self.routes())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,6 +141,11 @@ class Console:
 
     def _page(self, route: PageRoute) -> Answer:
         async def answer(request: Request) -> Response:
+            if takes_shared(request) and self._actions.receipt_in(request) is None:
+                return await self._shared_reads.answer(_shown_by(request), partial(read, request))
+            return await read(request)
+
+        async def read(request: Request) -> Response:
             try:
                 page = await route.make(self._view(request))
                 offers = await self._actions.offers(request, route.path, page)
@@ -355,6 +363,13 @@ def _caller(request: Request) -> Caller | None:
     """Return the caller of the session that `_with_viewer` has found; None: there is none."""
     caller: Caller | None = request.scope.get(_CALLER)
     return caller
+
+
+def _shown_by(request: Request) -> Hashable:
+    """Return what an answer depends on, besides the state of the broker."""
+    certificate = request.scope["state"].get(CLIENT_CERTIFICATE)
+    theme = request.cookies.get(_THEME, "")
+    return _caller(request), certificate, str(request.url), theme, is_compressed(request)
 
 
 def _with_headers(response: Response) -> Response:

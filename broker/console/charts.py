@@ -13,15 +13,16 @@ from broker.model.durations import parse_duration
 
 WIDTH, HEIGHT = 320, 64
 TIMELINE_WIDTH, TIMELINE_HEIGHT, BUCKETS = 960, 96, 60
+HOUR = "1h"
 # The ranges that a page offers: seconds, and seconds of a point.
 RANGES = {
     "15m": (900, 10),
-    "1h": (3_600, 60),
+    HOUR: (3_600, 60),
     "6h": (21_600, 600),
     "24h": (86_400, 1_800),
     "14d": (1_209_600, 21_600),
 }
-DEFAULT_RANGE = "1h"
+DEFAULT_RANGE = HOUR
 
 
 class Point(NamedTuple):

@@ -125,17 +125,12 @@ def of_dead_letters(project: str, groups: Block, now: datetime) -> Iterable[Find
         )
 
 
-def of_retention(lag: Block, subscriptions: Block) -> Iterable[Finding]:
+def of_retention(lag: Block) -> Iterable[Finding]:
     """Messages that will be deleted soon although nobody has acknowledged them."""
-    retained = {
-        one["name"]: parse_duration(one["messageRetentionDuration"], "messageRetentionDuration")
-        for one in subscriptions.list("subscriptions")
-        if "messageRetentionDuration" in one
-    }
     for one in lag.list("subscriptions"):
-        retention = retained.get(one["subscription"])
-        if AGE in one and retention:
+        if AGE in one:
             oldest = parse_duration(one[AGE], AGE)
+            retention = parse_duration(one["messageRetentionDuration"], "messageRetentionDuration")
             if oldest >= retention * NEAR_LIMIT:
                 left = age(max((retention - oldest).total_seconds(), 0))
                 yield Finding(

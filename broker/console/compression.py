@@ -31,12 +31,16 @@ def accepts_gzip(request: Request) -> bool:
     return False
 
 
+def is_compressed(request: Request) -> bool:
+    """Return whether the answer to a request is compressed, if it is long enough."""
+    return accepts_gzip(request) and request.headers.get("sec-fetch-site") not in _OTHER_SITES
+
+
 def compress_page(request: Request, response: Response) -> Response:
     """Compress the body of an answer, if that is of use and safe."""
     response.headers["Vary"] = "Accept-Encoding, Sec-Fetch-Site"
     body = bytes(response.body)
-    is_foreign = request.headers.get("sec-fetch-site") in _OTHER_SITES
-    if len(body) >= LEAST_BYTES and accepts_gzip(request) and not is_foreign:
+    if len(body) >= LEAST_BYTES and is_compressed(request):
         response.body = gzip.compress(body, _QUICK, mtime=0)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(response.body))

@@ -16,6 +16,7 @@ from broker.console.api import Api, ApiError, Json, Viewer
 PREVIEW_BYTES = 256  # of each message in a list
 MOST_MARKS = 50  # in charts, the newest
 _ID = re.compile(r"[A-Za-z0-9._~+%@:-]+")  # of all kinds of resources; none ends a word of a shell
+MARK = "mark"  # the type of an event
 _OF_THE_WHOLE_PAGE = (401, 503)  # statuses: nothing else of the page would be answered either
 
 
@@ -71,6 +72,11 @@ class Block:
         entries: list[Json] = self.answer.get(key, [])
         return entries
 
+    def of_metric(self, name: str) -> "Block":
+        """Return the time series of one of the metrics that were asked for."""
+        found = [one for one in self.list("timeSeries") if one["metric"]["type"] == name]
+        return Block({**self.answer, "timeSeries": found}, self.error)
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
@@ -83,14 +89,10 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric by its name in /metrics.  `resource`: the full name of what it is of ("": all of the project).
-
-    `is_rate`: it counts, and its chart shows how much a second.
-    """
+    """A metric by its name in /metrics.  `is_rate`: it counts, and its chart shows how much a second."""
 
     name: str
     title: str
-    resource: str = ""
     is_rate: bool = False
 
 
@@ -144,23 +146,27 @@ class View:
         asked = {key: value for key, value in query.items() if value}
         return self.api.stream(self.viewer, path, asked, last_event_id=last_event_id)
 
-    async def charts(self, *metrics: Metric) -> Sequence[Chart]:
-        """Return the charts of metrics over the range that the page is asked for, with the marks of that time.
-
-        Viewers who may not list events see no marks.
-        """
-        marks, *found = await asyncio.gather(
-            self.block(f"{self.project}/events", filter="type=mark", pageSize=MOST_MARKS),
-            *map(self._series, metrics),
+    async def charts(self, *metrics: Metric, resource: str) -> Sequence[Chart]:
+        """Return the charts of metrics of a resource over the range that the page is asked for, with marks."""
+        marks, series = await asyncio.gather(
+            self.marks(), self.series([metric.name for metric in metrics], self.range, resource=resource)
         )
-        return [_chart(metric, series, marks.list("events")) for metric, series in zip(metrics, found, strict=True)]
+        return charts_of(metrics, series, marks)
 
-    async def _series(self, metric: Metric) -> Block:
-        seconds, step = charts.RANGES[self.range]
+    async def marks(self) -> Block:
+        """Return the newest marks; none for viewers who may not list events."""
+        return await self.block(f"{self.project}/events", filter=f"type={MARK}", pageSize=MOST_MARKS)
+
+    async def series(self, metrics: Sequence[str], range_: str, *, resource: str = "") -> Block:
+        """Return the time series of metrics over one of RANGES.
+
+        `resource`: the full name of what they are of ("": all of the project).
+        """
+        seconds, step = charts.RANGES[range_]
         return await self.block(
             f"{self.project}/timeSeries",
-            metric=metric.name,
-            resource=metric.resource,
+            metric=",".join(metrics),
+            resource=resource,
             interval=f"{seconds}s",
             alignmentPeriod=f"{step}s",
         )
@@ -181,11 +187,19 @@ class View:
         return f"?{urlencode({**self.query, 'pageToken': token})}" if token else ""
 
 
-def _chart(metric: Metric, series: Block, marks: Sequence[Json]) -> Chart:
+def charts_of(metrics: Sequence[Metric], series: Block, marks: Block) -> Sequence[Chart]:
+    """Return the charts of metrics that one answer has."""
     if series.error is not None:
-        return Chart(metric.title, None, series.error)
-    line = charts.line(series.answer, metric.title, is_rate=metric.is_rate, marks=marks)
-    return Chart(metric.title, line, None)
+        return [Chart(metric.title, None, series.error) for metric in metrics]
+    events = [one for one in marks.list("events") if one["type"] == MARK]
+    return [
+        Chart(
+            metric.title,
+            charts.line(series.of_metric(metric.name).answer, metric.title, is_rate=metric.is_rate, marks=events),
+            None,
+        )
+        for metric in metrics
+    ]
 
 
 async def no_block() -> Block:

@@ -17,25 +17,13 @@ from broker.console.page import PageRoute, View
 from broker.console.routes import PAGES
 from broker.db.driver.hot_connection import HotConnection
 from broker.net.first_bytes import HTTP1_API
+from tests.console.budgets import budget_of
 from tests.console.sample import Sample, fill, fill_up
 from tests.console.test_pages import QUERY
 from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 
 SCRIPTS, STYLES = 15_000, 12_000  # bytes, compressed
-STATEMENTS = 16  # of a page, with those of its calls
-STATEMENTS_OF = {  # pages that send more
-    "projects/{project}": 40,
-    "projects/{project}/search": 30,
-    "projects/{project}/access": 24,
-    "projects/{project}/serviceAccounts/{account}": 28,
-    "projects/{project}/messages/{message}": 18,
-    "projects/{project}/topics/{topic}/messages/{message}": 18,
-    "projects/{project}/topics/{topic}": 30,
-    "projects/{project}/subscriptions/{subscription}": 44,
-}
-MORE = 20  # that a page sends only once there is something to read; a statement for each row would be 50 more
-MOST_STATEMENTS = 55  # of any page
 RUNS = 5  # of each page
 GZIP = {"Accept-Encoding": "gzip"}
 
@@ -130,10 +118,9 @@ async def test_a_page_sends_few_statements_and_no_more_for_more_rows(
 ) -> None:
     with counted_statements(monkeypatch):
         sample = await fill(rest, push_sink)
-        few = {route.path: len(await statements_of(broker, route, sample)) for route in PAGES}
-        assert {path: n for path, n in few.items() if n > STATEMENTS_OF.get(path, STATEMENTS)} == {}
+        few = {route.path: await statements_of(broker, route, sample) for route in PAGES}
         await fill_up(rest, push_sink, sample)
-        for route in PAGES:
-            sent = await statements_of(broker, route, sample)
-            assert len(sent) <= min(MOST_STATEMENTS, few[route.path] + MORE), (route.path, sent)
-    assert max(few.values()) > 0
+        many = {route.path: await statements_of(broker, route, sample) for route in PAGES}
+    for path, sent in (*few.items(), *many.items()):
+        assert len(sent) <= budget_of(path).statements, (path, sent)
+    assert max(map(len, few.values())) > 0

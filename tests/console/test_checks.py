@@ -94,9 +94,9 @@ def test_publishes_that_were_refused() -> None:
 
 @pytest.mark.parametrize(("age", "expected"), [("79s", []), ("80s", ["20s"]), ("130s", ["0s"])])
 def test_messages_that_are_about_to_be_deleted(age: str, expected: list[str]) -> None:
-    lag = Block({"subscriptions": [{"subscription": SUBSCRIPTION, checks.AGE: age}]})
-    subscriptions = Block({"subscriptions": [{"name": SUBSCRIPTION, "messageRetentionDuration": "100s"}]})
-    found = sentences(list(checks.of_retention(lag, subscriptions)))
+    waiting = {"subscription": SUBSCRIPTION, checks.AGE: age, "messageRetentionDuration": "100s"}
+    idle = {"subscription": SUBSCRIPTION, "messageRetentionDuration": "0s"}
+    found = sentences(list(checks.of_retention(Block({"subscriptions": [waiting, idle]}))))
     assert [(level, sentence.split(",")[0]) for level, sentence in found] == [
         ("critical", f"Its oldest message is deleted in {left}") for left in expected
     ]

@@ -44,7 +44,7 @@ async def crowded(log: Log) -> Log:
         (
             "list_history_series",
             {"history_series_resource_metric_label_key"},
-            {"resource": "projects/p/topics/t7", "metric": "metric"},
+            {"resource": "projects/p/topics/t7", "metrics": ["metric"]},
         ),
         (
             "read_history",

@@ -161,13 +161,13 @@ def _bindings(policy: Block) -> list[tuple[str, str]]:
 
 
 async def _named(view: View, principal: str) -> Block:
-    """Return what has the principal in its id, its name or its policy."""
-    return await view.block(f"{view.project}:search", q=principal, pageSize=PAGE_SIZE)
+    """Return the resources whose policies name the principal."""
+    return await view.block(f"{view.project}:search", q=principal, kinds="POLICY", pageSize=PAGE_SIZE)
 
 
 def _policies(found: Block) -> list[str]:
-    """Return the resources whose policies were found."""
-    return [one["name"] for one in found.list("results") if one["kind"] == "POLICY"]
+    """Return the names of resources whose policies were found."""
+    return [one["name"] for one in found.list("results")]
 
 
 def _is_read_by_get(resource: str) -> bool:

@@ -5,8 +5,9 @@ import asyncio
 from broker.client.words import leaf
 from broker.console import checks
 from broker.console.api import Json
+from broker.console.charts import HOUR
 from broker.console.checks import AGE, Check, check
-from broker.console.page import Block, Command, Metric, Page, PageRoute, View
+from broker.console.page import MOST_MARKS, Block, Command, Metric, Page, PageRoute, View, charts_of
 from broker.console.states import of_operation
 from broker.model.durations import parse_duration
 
@@ -31,21 +32,18 @@ async def overview(view: View) -> Page:
     project = view.project
     answer = await view.get(f"{project}/lag", pageSize=MOST_CHECKED)
     lag = Block(answer)
-    events, lines, blocks, counted = await asyncio.gather(
-        view.block(f"{project}/events", pageSize=NEWEST_EVENTS),
-        view.charts(*METRICS),
+    (events, marks), (last_hour, charted), (topics, operations, schedules, quotas, broker) = await asyncio.gather(
+        _events(view),
+        _series(view),
         asyncio.gather(
             view.block(f"{project}/topics", pageSize=MOST_CHECKED),
-            view.block(f"{project}/subscriptions", pageSize=MOST_CHECKED),
             view.block(f"{project}/operations", orderBy="createTime desc", pageSize=MOST_OPERATIONS),
             view.block(f"{project}/schedules", pageSize=MOST_CHECKED),
             view.block(f"{project}/quotas"),
             view.block("broker/findings"),
         ),
-        asyncio.gather(*(_last_hour(view, metric) for metric in _COUNTED)),
     )
-    topics, subscriptions, operations, schedules, quotas, broker = blocks
-    refused, expired, sent, given_up = counted
+    refused, expired, sent, given_up = map(last_hour.of_metric, _COUNTED)
     dead_letters = given_up
     if checks.total(given_up):  # grouping reads many rows
         dead_letters = await view.block(
@@ -59,7 +57,7 @@ async def overview(view: View) -> Page:
         check(
             "Dead letters of the last hour", dead_letters, checks.of_dead_letters(project, dead_letters, view.now)
         ),
-        check("Retention of unacknowledged messages", subscriptions, checks.of_retention(lag, subscriptions)),
+        check("Retention of unacknowledged messages", lag, checks.of_retention(lag)),
         check("Ack deadlines", expired, checks.of_ack_deadlines(project, expired, sent)),
         check("Operations of the last day", operations, checks.of_operations(operations, view.now)),
         check("Schedules", schedules, checks.of_schedules(schedules, view.now)),
@@ -88,10 +86,10 @@ async def overview(view: View) -> Page:
             "outstanding": sum(one.get("outstandingMessages", 0) for one in subscribed),
             "oldest": max(ages, key=lambda age: parse_duration(age, AGE), default=None),
             "topics": topics,
-            "charts": lines,
+            "charts": charts_of(METRICS, charted, marks),
             "range": view.range,
             "operations": operations,
-            "events": events,
+            "events": events.list("events")[:NEWEST_EVENTS],
             "recent": [
                 (one, of_operation(one["metadata"]["state"]))
                 for one in operations.list("operations")[:RECENT_OPERATIONS]
@@ -113,8 +111,19 @@ def _verdict(made: list[Check]) -> str:
     return f"Nothing needs attention. {checked}"
 
 
-async def _last_hour(view: View, metric: str) -> Block:
-    return await view.block(f"{view.project}/timeSeries", metric=metric, interval="3600s", alignmentPeriod="600s")
+async def _events(view: View) -> tuple[Block, Block]:
+    """Return the newest events, and those that have the newest marks: the same, if there are no older events."""
+    events = await view.block(f"{view.project}/events", pageSize=MOST_MARKS)
+    return events, await view.marks() if "nextPageToken" in events.answer else events
+
+
+async def _series(view: View) -> tuple[Block, Block]:
+    """Return what the checks need of the last hour, and what the charts show: one answer for the same time."""
+    charted = [metric.name for metric in METRICS]
+    if view.range == HOUR:
+        both = await view.series([*_COUNTED, *charted], HOUR)
+        return both, both
+    return await asyncio.gather(view.series(_COUNTED, HOUR), view.series(charted, view.range))
 
 
 PAGES = [
@@ -126,7 +135,6 @@ PAGES = [
             "Operations.ListOperations",
             "ListEvents",
             "Publisher.ListTopics",
-            "Subscriber.ListSubscriptions",
             "ListSchedules",
             "Quotas.GetQuotas",
             "ListProjectDeadLetters",

@@ -54,13 +54,14 @@ async def subscription(view: View) -> Page:
         view.get(name),
         view.block(f"{view.project}/lag", fresh="true", filter=f"name={_id(view)}"),
         view.charts(
-            Metric("pubsub_subscription_num_undelivered_messages", "Not acknowledged", name),
-            Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", name, is_rate=True),
+            Metric("pubsub_subscription_num_undelivered_messages", "Not acknowledged"),
+            Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", is_rate=True),
+            resource=name,
         ),
     )
     own = next(iter(lag.list("subscriptions")), {})
     groups, log, delivering, stuck = await asyncio.gather(
-        view.block(f"{name}/deadLetters", groupBy="reason"),
+        no_block() if own.get("deadLetters") == 0 else view.block(f"{name}/deadLetters", groupBy="reason"),
         view.block(f"{found['topic']}:histogram", buckets=BUCKETS) if "/topics/" in found["topic"] else no_block(),
         endpoint(view, name) if "pushEndpoint" in found.get("pushConfig", {}) else clients(view, name),
         stuck_keys(view, name) if found.get("enableMessageOrdering") and AGE in own else no_block(),

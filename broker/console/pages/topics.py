@@ -57,7 +57,9 @@ async def topic(view: View) -> Page:
         view.block(f"{name}/subscriptions", pageSize=ATTACHED),
         view.block(f"{view.project}/lag", pageSize=ATTACHED, filter=f"topic={view.parts['topic']}"),
         view.block(f"{name}:histogram", buckets=BUCKETS),
-        view.charts(Metric("pubsub_topic_published_messages_total", "Published a second", name, is_rate=True)),
+        view.charts(
+            Metric("pubsub_topic_published_messages_total", "Published a second", is_rate=True), resource=name
+        ),
     )
     lags = {one["subscription"]: one for one in lag.list("subscriptions")}
     attached = [

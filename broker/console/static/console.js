@@ -81,7 +81,9 @@ let lacking = "No answer";
 export async function readPage(/** @type {string} */ url) {
   lacking = "No answer";
   try {
-    const answer = await fetch(url, { headers: { Accept: "text/html" }, redirect: "manual" });
+    // An answer to another page that shows the same may be a second old.
+    const headers = { Accept: "text/html", "Cache-Control": "max-age=1" };
+    const answer = await fetch(url, { headers, redirect: "manual" });
     lacking = "Not updated";
     if (answer.type === "opaqueredirect") {
       const why = "You are signed out: the session has ended, or its key was revoked. This page is as it was.";

@@ -1,7 +1,7 @@
 // Follows the messages of a topic: Server-Sent Events of the console become rows, the newest first.
 // @ts-check
 
-import { localTimes, setPolling, signInLink } from "./console.js";
+import { localTimes, readPage, setPolling, signInLink } from "./console.js";
 
 const SLOTS = 3; // tabs of a browser that follow at the same time: it opens 6 connections to a server over HTTP/1.1
 const SILENT_MS = 40_000; // the server sends something every 15 s
@@ -141,6 +141,7 @@ function follow(/** @type {HTMLElement} */ root) {
       localTimes(asOf.parentElement);
     }
     if (root.dataset.now === "following") return;
+    if (lostAt) readPage(location.href); // which says so if the broker has another version now
     const seconds = Math.round((Date.now() - lostAt) / 1000);
     show("following", lostAt ? `Connected again after ${seconds} s; it went on where it was.` : "");
     lostAt = 0;

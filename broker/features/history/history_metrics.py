@@ -3,12 +3,13 @@
 Their names are those of /metrics.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.model.errors import InvalidArgument
 from broker.observability.metrics.families import LAYOUTS
 
+MAX_METRICS = 10  # of a call
 _COUNTED = ("topic", "subscription")  # the kinds of the layouts
 
 
@@ -60,8 +61,20 @@ COLUMNS = tuple(_columns())
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*(each.metric for each in COLUMNS), *GAUGES)}
 
 
-def find_metric(name: str) -> Metric:
-    """Returns the metric of this name.  Raises InvalidArgument, which lists the metrics that have a history."""
+def find_metrics(names: Sequence[str]) -> Sequence[Metric]:
+    """Returns the metrics of these names, each once.
+
+    Raises InvalidArgument for more than MAX_METRICS, and for a metric that has no history; the message lists those
+    that have one.
+    """
+    if len(names) > MAX_METRICS:
+        raise InvalidArgument(
+            f"Invalid value at 'metric': {len(names)} metrics are given; {MAX_METRICS} are the most of a call."
+        )
+    return [_find(name) for name in dict.fromkeys(names)]
+
+
+def _find(name: str) -> Metric:
     metric = METRICS.get(name)
     if metric is None:
         problem = f"{name[:100]!r} has no history" if name else "it must name a metric"

@@ -1,6 +1,6 @@
--- Returns the series of a metric of a resource.
--- parameters: resource text, metric text
--- columns: series_id, label
-SELECT series_id::bigint AS series_id, label
+-- Returns the series of some metrics of a resource.
+-- parameters: resource text, metrics text[]
+-- columns: series_id, metric, label
+SELECT series_id::bigint AS series_id, metric, label
 FROM history_series
-WHERE resource = %(resource)s AND metric = %(metric)s
+WHERE resource = %(resource)s AND metric = ANY(%(metrics)s)

@@ -19,7 +19,7 @@ async def list_time_series(service: HistoryService, call: Call) -> bytes:
     alignment = query.get("alignmentPeriod", "")
     history = await service.list_time_series(
         call.name,
-        metric=query.get("metric", ""),
+        metrics=query.get("metric", "").split(","),
         resource=query.get("resource", ""),
         interval=_interval(query.get("interval", "")),
         alignment=parse_duration(alignment, "alignmentPeriod") if alignment else None,
@@ -46,18 +46,20 @@ def _interval(text: str) -> Interval:
 def history_json(history: History) -> dict[str, Any]:
     body = {"timeSeries": [_series(one, history) for one in history.series]} if history.series else {}
     interval = {"startTime": format_timestamp(history.start), "endTime": format_timestamp(history.end)}
-    return body | {"unit": history.metric.unit, "alignmentPeriod": f"{history.period}s", "interval": interval}
+    units = {metric.unit for metric in history.metrics}
+    unit = {"unit": units.pop()} if len(units) == 1 else {}
+    return body | unit | {"alignmentPeriod": f"{history.period}s", "interval": interval}
 
 
 def _series(series: TimeSeries, history: History) -> dict[str, Any]:
-    metric = history.metric
+    metric = series.metric
     return {
         "metric": {"type": metric.name, "labels": {metric.label: series.label} if metric.label else {}},
         "resource": _resource(history.resource, metric.kind),
         "metricKind": "GAUGE" if metric.is_gauge else "DELTA",
         "valueType": "INT64",
         "unit": metric.unit,
-        "points": [_point(one, history) for one in series.points],
+        "points": [_point(one, history, is_gauge=metric.is_gauge) for one in series.points],
     }
 
 
@@ -69,9 +71,9 @@ def _resource(name: str, kind: str) -> dict[str, Any]:
     return {"type": f"pubsub_{kind}", "labels": {"project_id": project, f"{kind}_id": leaf(name)}}
 
 
-def _point(point: Point, history: History) -> dict[str, Any]:
+def _point(point: Point, history: History, *, is_gauge: bool) -> dict[str, Any]:
     """Encodes a point.  Both times of a point of a gauge are the end of the period, as in Cloud Monitoring."""
     end = min(point.start_time + history.period * SECOND, history.end)
-    start = end if history.metric.is_gauge else point.start_time
+    start = end if is_gauge else point.start_time
     interval = {"startTime": format_timestamp(start), "endTime": format_timestamp(end)}
     return {"interval": interval, "value": {"int64Value": str(point.amount)}}

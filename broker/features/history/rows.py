@@ -111,10 +111,12 @@ async def read_lag(
     return await (await connection.execute(_READ_LAG, asked)).fetchall()
 
 
-async def list_series(connection: HotConnection, *, resource: str, metric: str) -> Mapping[int, str]:
-    """Returns the ids of the series of a metric, with the values of its label."""
-    [rows] = await connection.run((_LIST_SERIES, {"resource": resource, "metric": metric}))
-    return {row.series_id: row.label for row in rows}
+async def list_series(
+    connection: HotConnection, *, resource: str, metrics: Sequence[str]
+) -> Mapping[int, SeriesKey]:
+    """Returns the series of metrics of a resource, by their ids."""
+    [rows] = await connection.run((_LIST_SERIES, {"resource": resource, "metrics": list(metrics)}))
+    return {row.series_id: SeriesKey(resource, row.metric, row.label) for row in rows}
 
 
 async def read_progress(connection: HotConnection) -> Mapping[int, datetime]:

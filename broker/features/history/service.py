@@ -9,7 +9,7 @@ from broker.core.process.database_clock import DatabaseClock
 from broker.core.resources.subscription_service import existing_subscription
 from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import Database
-from broker.features.history.history_metrics import Metric, find_metric
+from broker.features.history.history_metrics import METRICS, Metric, find_metrics
 from broker.features.history.rows import Point, Span, list_series, read_points, read_progress
 from broker.model.durations import format_duration, format_units
 from broker.model.errors import InvalidArgument
@@ -35,17 +35,18 @@ class Interval(NamedTuple):
 class TimeSeries:
     """The points of one series, the newest first.  `label`: the value of the metric's label."""
 
+    metric: Metric
     label: str
     points: Sequence[Point]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The history of a metric of a resource between two times, in periods of `period` seconds.  `start` is the
-    start of a period.
+    """The history of metrics of a resource between two times, in periods of `period` seconds.  `start` is the start
+    of a period.
     """
 
-    metric: Metric
+    metrics: Sequence[Metric]
     resource: str
     period: int
     start: datetime
@@ -61,35 +62,42 @@ class HistoryService:
         self._clock = clock
 
     async def list_time_series(
-        self, project: str, *, metric: str, resource: str, interval: Interval, alignment: timedelta | None
+        self,
+        project: str,
+        *,
+        metrics: Sequence[str],
+        resource: str,
+        interval: Interval,
+        alignment: timedelta | None,
     ) -> History:
-        """Returns the history of a metric of a topic or subscription, or ("") of all of the project together.
+        """Returns the history of metrics of a topic or subscription, or ("") of all of the project together.
 
         `alignment`: the length of each period (None: the finest in which the whole interval is kept).  Raises
         InvalidArgument, NotFound, Unavailable.
         """
         check_project(project)
-        found = find_metric(metric)
+        found = find_metrics(metrics)
         name = resource or project
-        _check_resource(name, found, project)
+        for metric in found:
+            _check_resource(name, metric, project)
         now = self._clock.now()
         start, end = _bounds(interval, now)
         period = _check_period(alignment, start, now)
         start = floor(start, period)
         async with self._database.hot() as connection:
-            labels = await list_series(connection, resource=name, metric=found.name)
+            keys = await list_series(connection, resource=name, metrics=[metric.name for metric in found])
             points: Sequence[Point] = ()
-            if labels:
+            if keys:
                 spans = _spans(await read_progress(connection), start, end, period=period)
-                points = await read_points(connection, sorted(labels), period=period, spans=spans)
-        if not labels and name != project:
+                points = await read_points(connection, sorted(keys), period=period, spans=spans)
+        if not keys and name != project:
             await self._check_exists(name)
         by_id: dict[int, list[Point]] = {}
         for point in points:
             by_id.setdefault(point.series_id, []).append(point)
-        series = [TimeSeries(labels[each], some) for each, some in by_id.items()]
-        series.sort(key=lambda one: one.label)
-        return History(metric=found, resource=name, period=period, start=start, end=end, series=series)
+        series = [TimeSeries(METRICS[keys[each].metric], keys[each].label, some) for each, some in by_id.items()]
+        series.sort(key=lambda one: (found.index(one.metric), one.label))
+        return History(metrics=found, resource=name, period=period, start=start, end=end, series=series)
 
     async def _check_exists(self, name: str) -> None:
         """Raises NotFound."""

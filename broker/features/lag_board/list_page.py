@@ -79,6 +79,17 @@ class LagPage:
     start: Place | None
     digest: str
 
+    @property
+    def is_of_one(self) -> bool:
+        """Whether the filter matches one subscription at the most."""
+        return any(map(is_name_of_one, self.comparisons))
+
+
+def is_name_of_one(comparison: TextComparison) -> bool:
+    """Returns whether a comparison matches one subscription at the most: that of a name."""
+    field, operator, value = comparison
+    return field == "name" and operator == "=" and not value.endswith("*")
+
 
 def parse_lag_page(size: int, token: str, *, order_by: str, filter_text: str) -> LagPage:
     """Raises InvalidArgument."""

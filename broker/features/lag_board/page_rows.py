@@ -35,12 +35,14 @@ from broker.features.lag_board.list_page import (
     LagPage,
     Place,
     age_of,
+    is_name_of_one,
     number_of,
 )
 from broker.features.lag_board.sample import LagSample
 from broker.model.errors import InvalidArgument
 from broker.model.list_filter import TextComparison
 
+_ALL = 2**30  # subscriptions of an order
 _SLACK = 20  # subscriptions of an order that may be gone, before it takes another statement to fill a page
 
 _COLUMNS = [
@@ -88,14 +90,14 @@ async def read_rows(
 
     Raises InvalidArgument for a page token of an order that is no longer kept.
     """
-    if page.order.field == NAME:
+    if page.order.field == NAME or (page.is_of_one and page.start is None):
         return await _by_name(connection, project, page, page.start or Place(after=""), most=page.size + 1)
     place = page.start or Place(board.began_at)
     found: list[LagRow] = []
     if place.began_at is not None and place.after is None:
         found += await _ordered(connection, project, page, place)
     missing = page.size + 1 - len(found)
-    if missing:
+    if missing and not (page.start is None and len(found) == board.total):
         rest = Place(place.began_at, place.passed, place.after or "")
         found += await _by_name(connection, project, page, rest, most=missing)
     return found
@@ -104,22 +106,27 @@ async def read_rows(
 async def _ordered(connection: ResourceConnection, project: str, page: LagPage, place: Place) -> Sequence[LagRow]:
     """Returns the subscriptions of an order from a place on, at most one more than a page."""
     is_it = (*_is_order(project, page), lag_orders.c.began_at == place.began_at)
-    length = await connection.scalar(select(func.cardinality(lag_orders.c.subscription_ids)).where(*is_it))
-    if length is None:
-        raise InvalidArgument("The page token belongs to a sample that is gone: begin again with the first page.")
     matching = await _matching(connection, project, page) if page.comparisons else None
+    listed, length = lag_orders.c.subscription_ids, func.cardinality(lag_orders.c.subscription_ids)
     found: list[LagRow] = []
-    passed, most = place.passed, page.size + 1
-    while len(found) < most and passed < length:
+    passed, most, is_end = place.passed, page.size + 1, False
+    while len(found) < most and not is_end:
         asked = most - len(found) + _SLACK
-        count = length - passed if matching is not None else min(length - passed, asked)
-        lower = passed + 1 if page.order.descends else length - passed - count + 1
-        part = select(lag_orders.c.subscription_ids[lower : lower + count - 1]).where(*is_it)
-        ids: list[int] = await connection.scalar(part) or []
+        count = asked if matching is None else _ALL
+        part_of_it = listed[passed + 1 : passed + count]
+        if not page.order.descends:
+            part_of_it = listed[func.greatest(length - (passed + count) + 1, 1) : length - passed]
+        part = (await connection.execute(select(part_of_it, length).where(*is_it))).one_or_none()
+        if part is None:
+            raise InvalidArgument(
+                "The page token belongs to a sample that is gone: begin again with the first page."
+            )
+        ids: list[int] = part[0] or []
         in_turn = enumerate(ids if page.order.descends else reversed(ids), passed + 1)
         places = {id_: number for number, id_ in in_turn if matching is None or id_ in matching}
         some = dict(islice(places.items(), asked))
-        passed = passed + count if len(some) == len(places) else max(some.values())
+        passed = passed + len(ids) if len(some) == len(places) else max(some.values())
+        is_end = passed >= part[1]
         of_these = subscriptions.c.subscription_id == any_(literal(list(some), ARRAY(BigInteger)))
         query = _joined(select(*_COLUMNS).select_from(subscriptions), inner=True).where(of_these)
         rows = {row.subscription_id: row for row in await connection.execute(query)}
@@ -131,7 +138,7 @@ async def _matching(connection: ResourceConnection, project: str, page: LagPage)
     """Returns the ids of the subscriptions that have been sampled and match the filter."""
     ids = func.array_agg(subscriptions.c.subscription_id)
     query = _joined(select(ids).select_from(subscriptions), inner=True).where(*_is_of(project))
-    return set(await connection.scalar(query.where(*_conditions(page))) or ())
+    return set(await connection.scalar(query.where(*_conditions(project, page))) or ())
 
 
 async def _by_name(
@@ -140,7 +147,7 @@ async def _by_name(
     """Returns up to `most` subscriptions by name, without those that the order of a place contains."""
     descends = page.order.field == NAME and page.order.descends
     query = _joined(select(*_COLUMNS).select_from(subscriptions), inner=False)
-    query = query.where(*_is_of(project), *_conditions(page))
+    query = query.where(*_is_of(project), *_conditions(project, page))
     name = subscriptions.c.name
     if place.after:
         query = query.where(name < place.after if descends else name > place.after)
@@ -153,8 +160,8 @@ async def _by_name(
     return [_lag_row(row, Place(place.began_at, place.passed, row.subscription_name)) for row in rows]
 
 
-def _conditions(page: LagPage) -> Sequence[ColumnElement[bool]]:
-    return [_condition(comparison) for comparison in page.comparisons]
+def _conditions(project: str, page: LagPage) -> Sequence[ColumnElement[bool]]:
+    return [_condition(project, comparison) for comparison in page.comparisons]
 
 
 def _joined(query: Select[Any], *, inner: bool) -> Select[Any]:
@@ -218,11 +225,13 @@ _WORDS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-def _condition(comparison: TextComparison) -> ColumnElement[bool]:
+def _condition(project: str, comparison: TextComparison) -> ColumnElement[bool]:
     field, operator, value = comparison
     if field in _NUMBERS:
         number = age_of(value) if field == AGE else number_of(field, value)
         return _OPERATORS[operator](cast(_NUMBERS[field], Float), number)
+    if is_name_of_one(comparison) and "/" not in value:
+        return subscriptions.c.name == f"{project}/subscriptions/{value}"
     if field == "name":
         return _name_condition(subscriptions.c.name, "subscriptions", operator, value)
     if field == "topic":

@@ -56,6 +56,7 @@ def lag_json(entry: LagEntry) -> dict[str, Any]:
         body |= {"deliveryState": NOT_SAMPLED, "verdict": "It has not been sampled yet."}
     else:
         body |= _sample_json(entry.sample)
+    body["messageRetentionDuration"] = format_duration(subscription.message_retention)
     if subscription.is_push:
         body["push"] = _push_json(entry.push_state)
     if entry.warnings:

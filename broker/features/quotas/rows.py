@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Table, delete, func, select
+from sqlalchemy import ScalarSelect, Table, delete, func, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.core.context.admission import Counted
@@ -94,10 +94,7 @@ async def read_usage(
 ) -> list[Usage]:
     """Reads the usage of a project, and of the `principals` that used most of a quota lately."""
     bucket = quota_buckets.c
-    query = select(bucket.principal, bucket.quota, bucket.usage, bucket.balanced_at).where(
-        bucket.project == project
-    )
-    of_project = await connection.execute(query.where(bucket.principal == ""))
+    query = select(bucket.principal, bucket.quota, bucket.usage, bucket.balanced_at)
     most = (
         select(bucket.principal)
         .where(bucket.project == project, bucket.principal != "")
@@ -105,10 +102,9 @@ async def read_usage(
         .order_by(func.max(bucket.usage / func.greatest(bucket.rate, 1)).desc(), bucket.principal)
         .limit(principals)
     )
-    of_principals = await connection.execute(
-        query.where(bucket.principal.in_(most)).order_by(bucket.principal, bucket.quota)
-    )
-    rows = [*of_project, *of_principals]
+    of_these = (bucket.principal == "") | bucket.principal.in_(most)
+    query = query.where(bucket.project == project, of_these).order_by(bucket.principal, bucket.quota)
+    rows = await connection.execute(query)
     return [Usage(row.principal, row.quota, row.usage * _fading(now - row.balanced_at)) for row in rows]
 
 
@@ -123,8 +119,20 @@ async def lock_count(connection: ResourceConnection, *, project: str, counted: C
 
 async def count(connection: ResourceConnection, *, project: str, counted: Counted, most: int | None = None) -> int:
     """Counts the resources of a project, up to `most`.  Only reads names in their index."""
+    return await connection.scalar(select(_count(project, counted, most))) or 0
+
+
+async def count_all(
+    connection: ResourceConnection, *, project: str, counted: Sequence[Counted]
+) -> Mapping[Counted, int]:
+    """Counts several kinds of resources of the project, as `count` does."""
+    row = (await connection.execute(select(*(_count(project, each).label(each) for each in counted)))).one()
+    return {each: getattr(row, each) for each in counted}
+
+
+def _count(project: str, counted: Counted, most: int | None = None) -> ScalarSelect[int]:
     name = _TABLES[counted].c.name
     names = select(name).where(name > f"{project}/{counted}/", name < f"{project}/{counted}0")
     if most is not None:
         names = names.limit(most)
-    return await connection.scalar(select(func.count()).select_from(names.subquery())) or 0
+    return select(func.count()).select_from(names.subquery()).scalar_subquery()

@@ -29,9 +29,7 @@ class QuotaService:
             rates = await store.read_usage(
                 connection, project=project, now=self._clock.now(), principals=LISTED_PRINCIPALS
             )
-            counts = {
-                counted: await store.count(connection, project=project, counted=counted) for counted in COUNTS
-            }
+            counts = await store.count_all(connection, project=project, counted=COUNTS)
         set_here, in_force = self._quotas.is_set(project), self._quotas.of_project(project)
         return QuotaReport(project, set_here, in_force, rates, counts, self._quotas.amounts(project))
 

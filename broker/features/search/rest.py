@@ -9,7 +9,7 @@ from broker.api.permissions import Need, Needs, policy_permissions, visible_in
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters
 from broker.api.rest.codec.resources import encode_resource
-from broker.features.search.result import Result, ResultKind, Scope, parse_search_page, parse_text
+from broker.features.search.result import Result, ResultKind, Scope, parse_kinds, parse_search_page, parse_text
 from broker.features.search.service import SearchService
 from broker.model.errors import PermissionDenied
 
@@ -35,7 +35,7 @@ async def search_project(service: SearchService, call: Call) -> bytes:
 
     text = parse_text(call.query.get("q", ""))
     page = parse_search_page(*decode_page_parameters(call.query))
-    scope = await _scope_of(call)
+    scope = await _scope_of(call, parse_kinds(call.query.get("kinds", "")))
     found, token = await service.search(scope, text, page, may_read=may_read, hung_up=call.exchange.hung_up)
     body: dict[str, Any] = {"results": [result_json(result) for result in found]} if found else {}
     if token:
@@ -55,24 +55,30 @@ def result_json(result: Result) -> Mapping[str, str]:
 # --- what the caller may find -----------------------------------------------------------------------------------
 
 
-async def _scope_of(call: Call) -> Scope:
-    """Returns what the caller may find.
+async def _scope_of(call: Call, asked: Collection[ResultKind]) -> Scope:
+    """Returns what the caller may find of the kinds that are asked for.
 
-    Raises PermissionDenied (the caller may list no resource of the project), Unauthenticated, Unavailable.
+    Raises PermissionDenied (the caller may list no resource of these kinds), Unauthenticated, Unavailable.
     """
-    names: dict[ResultKind, Collection[str] | None] = {ResultKind.MESSAGE: None}
+    names: dict[ResultKind, Collection[str] | None] = {}
     refused = None
     for kind, needs in NEEDED.items():
+        if kind not in asked:
+            continue
         try:
             required = [] if call.gate is None else await call.gate.allow(call.caller, needs, call.name)
             names[kind] = visible_in(required, call.name)
         except PermissionDenied as error:
             refused = refused or error
-    collections = [collection for collection in _READ_POLICY if await _may_read_policies(call, collection)]
+    collections: list[str] = []
+    if ResultKind.POLICY in asked:
+        collections = [collection for collection in _READ_POLICY if await _may_read_policies(call, collection)]
     if collections:
         names[ResultKind.POLICY] = None
-    if refused is not None and len(names) == 1:
+    if refused is not None and not names:
         raise refused
+    if ResultKind.MESSAGE in asked:
+        names[ResultKind.MESSAGE] = None
     return Scope(project=call.name, names=names, policies_of=collections)
 
 

@@ -97,6 +97,17 @@ def parse_search_page(size: int, token: str) -> SearchPage:
     return SearchPage(size, step, after)
 
 
+def parse_kinds(text: str) -> Collection[ResultKind]:
+    """Returns the kinds that a list such as "TOPIC,POLICY" names; of "" all.  Raises InvalidArgument."""
+    if not text:
+        return frozenset(ResultKind)
+    known = {kind.value: kind for kind in ResultKind}
+    unknown = [name for name in text.split(",") if name not in known]
+    if unknown:
+        raise InvalidArgument(f"kinds has {unknown[0][:100]!r}, which is no kind; these are: {', '.join(known)}.")
+    return frozenset(known[name] for name in text.split(","))
+
+
 def parse_text(text: str) -> str:
     """Returns the text to search for, without surrounding space.  Raises InvalidArgument."""
     text = text.strip()

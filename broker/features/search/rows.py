@@ -1,7 +1,9 @@
 """The statements that search the names and other fields of a project's resources."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import ARRAY, Text, TextClause, bindparam, text
@@ -89,7 +91,8 @@ _SOURCES: Mapping[ResultKind, _Source] = {
     ),
 }
 _EXACT = """
-    SELECT key FROM ({rows}) AS source WHERE key = ANY(:exact) AND key > :after {only} ORDER BY key LIMIT :limit
+    (SELECT '{kind}' AS kind, key FROM ({rows}) AS source
+     WHERE key = ANY(:exact) AND key > :after {only} ORDER BY key LIMIT :limit)
 """
 _EXAMINED = """
     SELECT * FROM ({rows}) AS source WHERE key > :after AND key <> ALL(:exact) {only} ORDER BY key LIMIT :budget
@@ -108,21 +111,27 @@ _CONTAINING = f"""
     SELECT max(key), '', '', count(*) FROM ({_EXAMINED}) AS examined WHERE (SELECT count(*) FROM found) < :limit
 """  # noqa: S608  (of this module's texts alone)
 _NAMES = ARRAY(Text)
+_PARAMETER = re.compile(r":(\w+)")
 _TYPES = {"exact": _NAMES, "only": _NAMES, "policies_of": _NAMES}
 
 
-def _statements(template: str) -> Mapping[tuple[ResultKind, bool], TextClause]:
-    """Returns the statements by kind, and by whether `only` restricts what may be found."""
-    found = {}
-    for kind, source in _SOURCES.items():
-        for is_limited, only in ((False, ""), (True, "AND key = ANY(:only)")):
-            statement = template.format(rows=source.rows, fields=source.fields, only=only)
-            types = [bindparam(name, type_=type_) for name, type_ in _TYPES.items() if f":{name}" in statement]
-            found[kind, is_limited] = text(statement).bindparams(*types)
-    return found
+def _written(template: str) -> Mapping[tuple[ResultKind, bool], str]:
+    """Returns the SQL by kind, and by whether `only` restricts what may be found."""
+    return {
+        (kind, is_limited): template.format(kind=kind, rows=source.rows, fields=source.fields, only=only)
+        for kind, source in _SOURCES.items()
+        for is_limited, only in ((False, ""), (True, "AND key = ANY(:only)"))
+    }
 
 
-_FIND_EXACT, _FIND_CONTAINING = _statements(_EXACT), _statements(_CONTAINING)
+def _statement(sql: str) -> TextClause:
+    """Returns the statement with the types of its parameters, whose names may end in a number."""
+    types = {name: _TYPES.get(name.rstrip("0123456789")) for name in _PARAMETER.findall(sql)}
+    return text(sql).bindparams(*(bindparam(name, type_=type_) for name, type_ in types.items() if type_))
+
+
+_EXACT_OF = _written(_EXACT)
+_FIND_CONTAINING = {key: _statement(sql) for key, sql in _written(_CONTAINING).items()}
 
 
 class Compared(NamedTuple):
@@ -142,13 +151,30 @@ class Query(NamedTuple):
 
 
 async def find_exact(
-    connection: ResourceConnection, query: Query, kind: ResultKind, *, after: str, limit: int
-) -> Sequence[tuple[str, Result]]:
-    """Returns up to `limit` resources of a kind whose id or full name is the text, with their keys, by key."""
-    values = _values(query, kind) | {"after": after, "limit": limit}
-    keys = (await connection.scalars(_FIND_EXACT[kind, values["only"] is not None], values)).all()
-    field = "email" if kind is ResultKind.SERVICE_ACCOUNT else "name"
-    return [(key, _result(query, kind, key, field, key.rpartition("/")[2])) for key in keys]
+    connection: ResourceConnection, query: Query, kinds: Mapping[ResultKind, str], *, limit: int
+) -> Mapping[ResultKind, Sequence[tuple[str, Result]]]:
+    """Returns up to `limit` resources of each kind whose id or full name is the text, with their keys, by key.
+
+    `kinds`: the key behind which each kind continues.  It is one statement for all kinds.
+    """
+    found: dict[ResultKind, list[tuple[str, Result]]] = {kind: [] for kind in kinds}
+    if not kinds:
+        return found
+    for name, key in await connection.execute(*_find_exact(query, kinds, limit=limit)):
+        kind = ResultKind(name)
+        field = "email" if kind is ResultKind.SERVICE_ACCOUNT else "name"
+        found[kind].append((key, _result(query, kind, key, field, key.rpartition("/")[2])))
+    return {kind: sorted(some, key=itemgetter(0)) for kind, some in found.items()}
+
+
+def _find_exact(query: Query, kinds: Mapping[ResultKind, str], *, limit: int) -> tuple[TextClause, dict[str, Any]]:
+    """Returns the statement of `find_exact`, with its values."""
+    parts, given = list[str](), dict[str, Any]()
+    for number, (kind, after) in enumerate(kinds.items()):
+        values = _values(query, kind) | {"after": after, "limit": limit}
+        parts.append(_PARAMETER.sub(rf":\g<1>{number}", _EXACT_OF[kind, values["only"] is not None]))
+        given |= {f"{name}{number}": value for name, value in values.items()}
+    return _statement(" UNION ALL ".join(parts)), given
 
 
 async def find_containing(

@@ -20,7 +20,7 @@ def make_rpcs(service: SearchService) -> Sequence[Row]:
             rest=[
                 Rest(
                     "GET", f"{PROJECT}:search", "SearchProject",
-                    partial(rest.search_project, service), ("q", *PAGE),
+                    partial(rest.search_project, service), ("q", "kinds", *PAGE),
                 ),
             ],
             grpc=[],

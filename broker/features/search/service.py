@@ -1,6 +1,6 @@
 """Searches a project."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -70,7 +70,7 @@ class SearchService:
         query = Query(scope, text, self._clock.now())
         progress = _Progress(page, [], self._max_examined)
         async with self._turns.of(scope.project, hung_up=hung_up):
-            if page.step == 0:
+            if page.step == 0 and ResultKind.MESSAGE in scope.names:
                 progress.results += await self._find_message(scope.project, text, may_read)
             async with self._database.transaction() as connection:
                 token = await _search(connection, query, progress)
@@ -92,17 +92,30 @@ class SearchService:
         return [Result(ResultKind.MESSAGE, f"{topic}/messages/{text}", "messageId", text)]
 
 
+def _exact_kinds(query: Query, page: SearchPage) -> Mapping[ResultKind, str]:
+    """Returns the kinds that are yet to be searched for the text as an id or name, with the key behind which each
+    continues.
+    """
+    steps = enumerate(STEPS[page.step :], page.step)
+    return {
+        step.kind: page.after if number == page.step else ""
+        for number, step in steps
+        if step.is_exact and step.kind in query.scope.names and step.kind is not ResultKind.MESSAGE
+    }
+
+
 async def _search(connection: ResourceConnection, query: Query, progress: _Progress) -> str:
     """Adds results until the page is full or the budget is used up.  Returns the token of the next page, if there
     is one.
     """
+    exact = await find_exact(connection, query, _exact_kinds(query, progress.page), limit=progress.capacity + 1)
     for number, step in enumerate(STEPS):
         if number < progress.page.step or step.kind not in query.scope.names or step.kind is ResultKind.MESSAGE:
             continue
         after = progress.page.after if number == progress.page.step else ""
         capacity = progress.capacity
         if step.is_exact:
-            found = await find_exact(connection, query, step.kind, after=after, limit=capacity + 1)
+            found = exact[step.kind]
         else:
             if progress.budget == 0:
                 return page_token(number, after)

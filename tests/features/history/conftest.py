@@ -95,7 +95,7 @@ class Recorded:
     ) -> History:
         return await HistoryService(self.database, self.clock).list_time_series(
             "projects/p",
-            metric=metric,
+            metrics=[metric],
             resource=resource,
             interval=Interval(length=timedelta(seconds=seconds)),
             alignment=None if period is None else timedelta(seconds=period),

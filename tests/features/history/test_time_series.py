@@ -64,6 +64,11 @@ async def test_what_was_published_and_delivered_is_read_in_the_shape_of_cloud_mo
     assert (of_project["unit"], of_project["alignmentPeriod"], total(of_project)) == ("By", "600s", 3)
     codes = await read(rest, "pubsub_topic_publish_requests_total", resource=rest.topic())
     assert [one["metric"]["labels"] for one in codes["timeSeries"]] == [{"code": "OK"}]
+    names = [PUBLISHED, "pubsub_subscription_ack_messages_total", "pubsub_topic_publish_requests_total"]
+    several = await read(rest, ",".join([*names, PUBLISHED]))
+    assert [one["metric"]["type"] for one in several["timeSeries"]] == names
+    assert (several["unit"], [total({"timeSeries": [one]}) for one in several["timeSeries"]]) == ("1", [3, 3, 1])
+    assert "unit" not in await read(rest, f"{PUBLISHED},pubsub_topic_published_bytes_total")
     before = format_timestamp(broker.core.clock.now() - timedelta(hours=30))
     until = format_timestamp(broker.core.clock.now() - timedelta(hours=2))
     assert total(await read(rest, PUBLISHED, interval=f"{before}/")) == 3

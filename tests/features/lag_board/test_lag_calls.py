@@ -38,6 +38,7 @@ async def test_the_list_has_what_was_sampled_of_each_subscription_and_what_holds
         "subscription": rest.subscription("idle"),
         "topic": rest.topic(),
         "oldestUndeliveredPublishTime": idle["oldestUndeliveredPublishTime"],
+        "messageRetentionDuration": "604800s",
         "undeliveredMessages": 1,
         "undeliveredBytesEstimate": 5,
         "outstandingMessages": 0,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.features.search.result import MAX_TEXT
+from broker.features.search.result import MAX_TEXT, ResultKind
 from tests.fixtures.broker import Json, Rest
 
 SCHEMA = {"type": "AVRO", "definition": '"string"'}
@@ -130,6 +130,21 @@ async def test_the_policy_of_the_project_is_searched_and_comes_first(rest: Rest)
         ]
 
 
+async def test_only_the_kinds_that_are_asked_for_are_searched(rest: Rest) -> None:
+    await rest.create_topic("orders")
+    await rest.create_subscription("orders", topic="orders")
+    policy = {"bindings": [{"role": "roles/viewer", "members": ["user:orders@example.com"]}]}
+    await rest.ok("POST", f"{rest.project}:setIamPolicy", {"policy": policy})
+    for kinds, names in {
+        "POLICY": [rest.project],
+        "SUBSCRIPTION,TOPIC": [rest.topic("orders"), rest.subscription("orders")],
+        "MESSAGE": [],
+    }.items():
+        answer = await rest.ok("GET", f"{rest.project}:search", params={"q": "orders", "kinds": kinds})
+        assert [one["name"] for one in answer.get("results", ())] == names
+        assert sorted(answer["searchedKinds"]) == sorted(kinds.split(","))
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -137,10 +152,14 @@ async def test_the_policy_of_the_project_is_searched_and_comes_first(rest: Rest)
         ({"q": "  "}, "q must be given: a part of a name, a label or a principal, or a message id (q=)."),
         ({"q": "x" * (MAX_TEXT + 1)}, f"q has {MAX_TEXT + 1} characters; {MAX_TEXT} are the most."),
         ({"q": "\0x"}, "q has the character U+0000."),
+        (
+            {"q": "x", "kinds": "TOPIC,QUEUE"},
+            f"kinds has 'QUEUE', which is no kind; these are: {', '.join(ResultKind)}.",
+        ),
         ({"q": "x", "pageSize": -1}, "page_size must not be negative (page_size=-1)."),
         ({"q": "x", "pageToken": "x"}, "Invalid page token given (page_token=x)."),
     ],
-    ids=["none", "spaces", "too long", "a zero", "page size", "page token"],
+    ids=["none", "spaces", "too long", "a zero", "kind", "page size", "page token"],
 )
 async def test_a_bad_search_is_refused(rest: Rest, query: Json, message: str) -> None:
     assert await rest.error("GET", f"{rest.project}:search", params=query) == ("INVALID_ARGUMENT", message)

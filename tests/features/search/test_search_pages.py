@@ -139,9 +139,10 @@ async def test_the_names_of_other_projects_are_not_read(database: Database, only
     values = rows._values(query, ResultKind.TOPIC) | {"after": "", "limit": 100, "budget": 100, "pattern": "%x%"}
     async with database.transaction() as connection:
         await connection.execute(text("ANALYZE topics"))
-        for statements in (rows._FIND_EXACT, rows._FIND_CONTAINING):
-            statement = statements[ResultKind.TOPIC, only is not None]
+        containing = rows._FIND_CONTAINING[ResultKind.TOPIC, only is not None]
+        exact = rows._find_exact(query, {ResultKind.TOPIC: "", ResultKind.SUBSCRIPTION: ""}, limit=100)
+        for statement, given in (exact, (containing, values)):
             explained = text(f"EXPLAIN {statement.text}").bindparams(*statement._bindparams.values())
-            plan = "\n".join(await connection.scalars(explained, values))
+            plan = "\n".join(await connection.scalars(explained, given))
             assert "topics_name_key" in plan, plan
             assert "Seq Scan on topics" not in plan, plan
