@@ -42,8 +42,8 @@ class Page:
     """`name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
 
     `commands` print the page's data outside of the console.  `data` is what `template` needs.  `redirect`: the
-    address of the page that is shown in its place ("": none).  `row_actions`: names of subscriptions that rows are
-    about, by the verb of the action that the rows have a link for.
+    address of the page that is shown in its place ("": none).  `row_actions`: names of what rows are about,
+    by the verb of the action that the rows have a link for.
     """
 
     template: str

@@ -132,6 +132,7 @@ ACTIONS: Sequence[Action] = [
         title="Unfreeze",
         applies=lambda data: "frozen" in data.get("topic", {}),
         label="Unfreeze the topic",
+        at_once=True,
         call=posting("unfreeze"),
         receipt=done("Unfroze {target}: it takes messages again.", undo="freeze"),
         command=command("topic unfreeze {target}"),

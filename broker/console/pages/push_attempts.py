@@ -33,7 +33,9 @@ async def make_page(view: View, *, until: str) -> Page:
         name=name,
         section="subscriptions",
         commands=[] if until else [command],
+        row_actions={"resend": [name]},
         data={
+            "acting": name,  # on what its messages are resent
             "status": status,
             "attempts": attempts,
             "failures": failures,
