@@ -1,7 +1,7 @@
 """The page that a share link opens, and what its holder may do: for somebody without a credential.
 
-The cookie has the token of the link, and browsers send it to this page and its actions alone.  The API does not take
-it.  Each request asks again what the link permits, and calls the API as its holder.
+The cookie has the token of the link, and browsers send it to this page and its actions alone.  The API does not
+take it.  Each request asks again what the link permits, and calls the API as its holder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -87,7 +87,7 @@ class SharedPages:
         return replace(page, row_actions={"resend": [acting]}, data={**page.data, "acting": acting})
 
 
-def _shared(action: Action, *, help: str) -> Action:
+def _shared(action: Action, *, explanation: str) -> Action:
     """Return an action on a subscription as one on the page of a share link, to which it leads back."""
 
     def itself(target: Target) -> Target:
@@ -99,7 +99,7 @@ def _shared(action: Action, *, help: str) -> Action:
     return replace(
         action,
         on=SHARED_PAGE,
-        help=help,
+        help=explanation,
         shown_on=action.shown_on and ("",),
         applies=lambda _: True,
         call=lambda target, values: action.call(itself(target), values),
@@ -112,11 +112,11 @@ def _shared(action: Action, *, help: str) -> Action:
 _ACTIONS = {
     "RESEND": _shared(
         replace(subscriptions.RESEND, shown_on=()),
-        help="They are pushed once more, even if your endpoint has taken them before.",
+        explanation="They are pushed once more, even if your endpoint has taken them before.",
     ),
     "RECOVER": _shared(
         subscriptions.RECOVER,
-        help="What your endpoint did not take since the time, and what was given up therefore, is pushed again.",
+        explanation="What was given up since the time is pushed again.",
     ),
 }
 

@@ -105,11 +105,15 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A text that the API returns once, such as a new key.  `help`: what it is for."""
+    """A text that the API returns once, such as a new key.
+
+    `help`: what it is for.  `is_path`: it follows the address of the broker.
+    """
 
     text: str
     title: str
     help: str
+    is_path: bool = False
 
 
 class Change(NamedTuple):
@@ -143,11 +147,12 @@ class Action:
     is not offered.  `label`: on the button, with "{count}" where the preview's number goes.  `has_preview`: the
     call takes `validateOnly`, `asOf`, `expectedCount` and `tolerancePercent`; a DELETE in its query.  `applies`:
     whether it is offered for a page's data.  `command`: a `broker` command that does the same ("": there is none).
-    `reads`: the call that says how things are now, if the texts of the form name what it needs.  `initial`: what the
-    form has at first, made from its answer.  `changes`: the lines that would change, made from its answer; the call
-    finds the answer among its values (CURRENT), and an etag in it is the one that the page has shown.  `secret`: the
-    part of the API's answer that is shown once, in place of a receipt.  `at_once`: it needs no form, so pages have
-    a button that does it.  `needed_on`: the resource that the permission is needed on.  `page`: where the form leads
+    `reads`: the call that says how things are now, if the texts of the form name what it needs.  `initial`: what
+    the form has at first, made from its answer.  `changes`: the lines that would change, made from its answer; the
+    call finds the answer among its values (CURRENT), and an etag in it is the one that the page has shown.
+    `may_do_without`: the answer, which viewers may not be permitted to see; it is absent then.  `secret`: the part
+    of the API's answer that is shown once, in place of a receipt.  `at_once`: it needs no form, so pages have a
+    button that does it.  `needed_on`: the resource that the permission is needed on.  `page`: where the form leads
     back to.
     """
 
@@ -168,6 +173,7 @@ class Action:
     reads: Callable[[Target, Mapping[str, str]], Call | None] = reading_itself
     initial: Callable[[Json], Mapping[str, str]] | None = None
     changes: Callable[[Json, Values], Sequence[Change]] | None = None
+    may_do_without: bool = False
     secret: Callable[[Target, Values, Json], Secret] | None = None
     at_once: bool = False
     needed_on: Callable[[Target], str] = itself

@@ -50,7 +50,10 @@ Refuse = Callable[[Request, ApiError], Response]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A button for an action on a page.  `is_lossy`: it stands apart from the others.  `at_once`: it has no form."""
+    """A button for an action on a page.
+
+    `is_lossy`: it stands apart from the others.  `at_once`: it acts, in place of leading to a form.
+    """
 
     title: str
     url: str
@@ -216,7 +219,14 @@ class ActionPages:
         if action.initial is None and action.changes is None:
             return None
         call = action.reads(target, texts)
-        return None if call is None else await self._send(request, call)
+        if call is None:
+            return None
+        try:
+            return await self._send(request, call)
+        except ApiError as error:
+            if action.may_do_without and error.status in (403, 404):
+                return None
+            raise
 
     async def _form(
         self,
@@ -290,7 +300,8 @@ class ActionPages:
         try:
             if action.changes is not None:
                 current = await self._current(request, action, target, form)
-                values = {**values, CURRENT: _as_shown(current or {}, form)}
+                if current is not None:
+                    values = {**values, CURRENT: _as_shown(current, form)}
             call = _confirmed(action, target, values, form)
             await self.check(request, action, target, values)
             answer = await self._send(request, call)

@@ -38,6 +38,7 @@ async def access(view: View) -> Page:
             _policy_command(project, resource),
             *([_explain_command(project, principal, permission, resource)] if explained is not None else []),
         ],
+        row_actions={"grant": [resource], "revoke": [resource]},
         data={
             "tab": "policies",
             "resource": resource,
@@ -86,6 +87,7 @@ async def service_account(view: View) -> Page:
             Command(f"broker auth accounts show {email} --project {project}", name),
             Command(f"broker auth keys list {email} --project {project}", f"{name}/keys"),
         ],
+        row_actions={"delete": [key["name"] for key in keys.list("keys")]},
         data={
             "tab": "serviceAccounts",
             "account": found,
@@ -108,6 +110,7 @@ async def api_keys(view: View) -> Page:
         name=project,
         section="access",
         commands=[Command(f"broker auth api-keys list --project {leaf(project)}", f"{project}/apiKeys")],
+        row_actions={"delete": [key["name"] for key in found.get("keys", ())]},
         data={"tab": "apiKeys", "keys": found.get("keys", []), "next": view.next_page(found)},
     )
 
