@@ -49,6 +49,7 @@ class Visitor:
     base: str
     actions: int = 0
     requests: int = 0
+    has_scripts: bool = True
     errors: list[str] = field(default_factory=list)
 
     async def open(self, path: str) -> None:

@@ -114,8 +114,8 @@ def _edit(target: Target, values: Values) -> Call:
 
 def _edited(target: Target, values: Values, answer: Json) -> Receipt:
     message_id = answer.get("messageId", "")
-    path = f"{target.project}/messages/{message_id}" if message_id else target.name
-    return Receipt(f"Returned {values['messageId']} to {target.id}, edited, as message {message_id}.", path)
+    text = f"Returned {values['messageId']} to {target.id}, edited, as message {message_id}."
+    return Receipt(text, f"{target.name}/deadLetters")
 
 
 ACTIONS: Sequence[Action] = [
