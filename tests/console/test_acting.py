@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 from sqlalchemy import text as sql
 
 from broker.db.driver.database import Database
@@ -107,6 +107,33 @@ async def test_an_action_whose_answer_is_lost_is_not_repeated(
     await expect(page.get_by_label("Body", exact=True)).to_have_value("once")
     assert sent == ["POST"]
     assert [text(one["message"]) for one in await rest.drain()] == ["once"]
+
+
+async def test_a_button_that_acts_at_once_says_if_its_answer_is_lost_or_a_refusal(
+    rest: Rest, browser: Browser
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.ok("POST", f"{rest.subscription()}:pause", {})
+    page, sent = await open_page(browser, rest, rest.subscription()), list[str]()
+
+    async def lose(route: Route) -> None:
+        await route.fetch()
+        sent.append(route.request.method)
+        await route.abort()
+
+    await page.route("**/*:resume", lose)
+    await page.get_by_role("button", name="Resume", exact=True).click()
+    alert = page.get_by_role("alert")
+    await expect(alert).to_contain_text("The result is not known")
+    await expect(alert.get_by_role("link", name="activity")).to_be_visible()
+    assert sent == ["POST"]
+    assert "pause" not in await rest.ok("GET", rest.subscription())
+    await page.goto(page.url)
+    await page.get_by_role("button", name="Undo the last seek or purge").click()
+    await expect(page.get_by_role("alert")).to_contain_text("undo")
+    assert page.url.endswith(":undoSeek")
+    await expect(page.get_by_role("button", name="Undo it")).to_be_visible()
 
 
 @pytest.mark.timeout(300)

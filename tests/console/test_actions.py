@@ -414,7 +414,7 @@ async def test_an_edited_dead_letter_is_compared_with_what_it_was(rest: Rest) ->
     await eventually(lambda: _count_dead_letters(rest, "worker", 1))
     address = f"/console/{rest.subscription('worker')}:editDeadLetter"
     first = await look(rest.client, address, {"messageId": message_id})
-    assert html.escape('"a": 1,') in first.text
+    assert '{\n"a": 1,\n"b": 2\n}</textarea>' in html.unescape(first.text)
     assert "Nothing would change." in first.text
     typed = {"messageId": message_id, "data": '{\n"a": 1,\n"b": 3\n}', "setAttributes": "kind=y"}
     shown = await look(rest.client, address, typed)
@@ -459,7 +459,7 @@ async def test_a_secret_is_shown_once_and_is_in_no_address_and_no_cookie(
         await world.ok("PUT", f"{project}/topics/orders", {})
         hook = {"topic": f"{project}/topics/orders", "pushConfig": {"pushEndpoint": "http://127.0.0.1:9/"}}
         await world.ok("PUT", f"{project}/subscriptions/hook", hook)
-        account = await world.account("maker", role="")
+        account = await world.account("key-maker", role="")
         await world.client.post("/console/login", data={"credential": json.dumps(world.admin)})
         for name, verb, typed in (
             (project, "createApiKey", {"displayName": "Page", "roles": "roles/pubsub.viewer"}),
@@ -492,6 +492,26 @@ async def test_a_secret_is_shown_once_and_is_in_no_address_and_no_cookie(
             done = await act(world.client, f"/console/{name}:delete", {})
             assert done.status_code == 303, done.text
             assert f'href="/console/{name}:delete"' not in (await world.client.get(f"/console/{page_of}")).text
+
+
+async def test_a_message_is_published_from_a_template(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_topic("other")
+    await rest.create_subscription()
+    for name, topic in (("sale", "topic"), ("elsewhere", "other")):
+        body = {"topic": rest.topic(topic), "title": name, **message("twelve", {"shop": "eu"})}
+        await rest.ok("PUT", f"{rest.project}/messageTemplates/{name}", body)
+    address = f"/console/{rest.topic()}:publish"
+    page = await look(rest.client, address, {})
+    assert 'href="?template=sale"' in page.text
+    assert "template=elsewhere" not in page.text
+    filled = await look(rest.client, address, {"template": "sale"})
+    assert "twelve</textarea>" in filled.text
+    assert "shop=eu</textarea>" in filled.text
+    done = await rest.client.post(address, data={"template": "sale", "data": "thirteen", "attributes": "shop=eu"})
+    assert done.status_code == 303, done.text
+    [received] = await rest.pull()
+    assert (text(received), received["message"]["attributes"]) == ("thirteen", {"shop": "eu"})
 
 
 def test_lossy_actions_have_previews() -> None:

@@ -279,7 +279,7 @@ async def test_4_of_poison_messages_two_are_compared_one_is_mended_and_the_rest_
     found = await eventually(lambda: _groups_of(rest, 3), seconds=120)
     page = visitor.page
     await visitor.open(f"/console/{rest.subscription('worker')}")
-    await visitor.click(page.get_by_role("link", name="Dead letters", exact=True).first)
+    await visitor.click(page.locator(".tabs").get_by_role("link", name="Dead letters"))
     await visitor.click(page.get_by_role("link", name=f"Compare two of {found['key']}"))
     assert await page.locator(".changes .goes").count() == await page.locator(".changes .comes").count() > 0
     assert "kind=order" not in await text_of(page, "main"), "they have the same attributes"
@@ -331,7 +331,7 @@ async def test_6_a_webhook_is_tested_resumed_and_given_what_it_missed(
         "billing",
         topic="orders",
         pushConfig={"pushEndpoint": push_sink.url + path},
-        push={"circuitBreaker": {"failureThreshold": 1, "openDuration": "1s"}},
+        extensions={"push": {"circuitBreaker": {"failureThreshold": 1, "openDuration": "1s"}}},
         deadLetterPolicy={"deadLetterTopic": rest.topic("morgue"), "maxDeliveryAttempts": 1},
     )
     await rest.publish("a", topic="orders")

@@ -150,6 +150,7 @@ class Action:
     `reads`: the call that says how things are now, if the texts of the form name what it needs.  `initial`: what
     the form has at first, made from its answer.  `changes`: the lines that would change, made from its answer; the
     call finds the answer among its values (CURRENT), and an etag in it is the one that the page has shown.
+    `templates`: the call that lists the templates which the form can be filled from, by the field "template".
     `may_do_without`: the answer, which viewers may not be permitted to see; it is absent then.  `secret`: the part
     of the API's answer that is shown once, in place of a receipt.  `at_once`: it needs no form, so pages have a
     button that does it.  `needed_on`: the resource that the permission is needed on.  `page`: where the form leads
@@ -173,6 +174,7 @@ class Action:
     reads: Callable[[Target, Mapping[str, str]], Call | None] = reading_itself
     initial: Callable[[Json], Mapping[str, str]] | None = None
     changes: Callable[[Json, Values], Sequence[Change]] | None = None
+    templates: Callable[[Target], Call] | None = None
     may_do_without: bool = False
     secret: Callable[[Target, Values, Json], Secret] | None = None
     at_once: bool = False

@@ -228,6 +228,18 @@ class ActionPages:
                 return None
             raise
 
+    async def _templates(self, request: Request, action: Action, target: Target) -> Sequence[dict[str, Any]]:
+        """Return the templates of the project for the resource; none if the viewer may not see them."""
+        if action.templates is None:
+            return []
+        try:
+            found = await self._send(request, action.templates(target))
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return []
+        return [one for one in found.get("messageTemplates", ()) if one.get("topic", target.name) == target.name]
+
     async def _form(
         self,
         request: Request,
@@ -260,6 +272,7 @@ class ActionPages:
                     if refused.status == 401:
                         raise
                     note = refused.message
+        templates = await self._templates(request, action, target) if answers and permitted else []
         page = Page(
             template="action.html",
             title=action.title,
@@ -273,6 +286,7 @@ class ActionPages:
                 "changes": changes,
                 "etag": (current or {}).get("etag", ""),
                 "back": action.page(target),
+                "templates": templates,
                 "label": action.label.format(count=preview.number if preview is not None else ""),
                 "nothing": preview is not None and action.weight is Weight.BOUNDED and not preview.count,
                 "confirm": preview is not None
