@@ -16,7 +16,7 @@ from broker.access.share_links.holders import Holder, Holders
 from broker.console.actions import subscriptions
 from broker.console.actions.action import Action, Json, Receipt, Target, Values
 from broker.console.actions.common import SUBSCRIPTION
-from broker.console.actions.pages import ActionPages, Asked, Refuse, Show
+from broker.console.actions.pages import ActionPages, Asked, Offers, Refuse, Show
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.cookies import Cookie
 from broker.console.forms import form_field
@@ -139,6 +139,10 @@ class SharedActions(ActionPages):
             secure=secure,
             kind="shared",
         )
+
+    async def offers(self, request: Request, path: str, page: Page) -> Offers:
+        """Return what the link permits; what it does not is not mentioned."""
+        return replace(await super().offers(request, path, page), missing=())
 
     async def permitted(self, request: Request, asked: Sequence[Asked]) -> Sequence[Asked]:
         may = [_ACTIONS[one] for one in _holder(request).link.permissions if one in _ACTIONS]

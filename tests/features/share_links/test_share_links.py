@@ -189,6 +189,7 @@ async def test_a_link_that_permits_it_resends_a_message_that_was_pushed(
     address = f"{PAGE}:resend?messageIds={message_id}"
     assert f'href="{address}"' in page.text
     assert ":recover" not in page.text
+    assert "pubsub.subscriptions" not in page.text
     form = await holder.get(address)
     assert (form.status_code, "Resend the messages</button>" in form.text) == (200, True)
     assert "/console/projects" not in form.text
@@ -254,14 +255,12 @@ async def test_a_holder_resends_only_what_the_page_shows(
         refused = await holder.post(f"{PAGE}:resend", data={"messageIds": message_id})
         assert refused.status_code in (400, 404), (message_id, refused.text)
         assert "nobody" not in refused.text
-    assert (
-        await holder.post(f"/console/shared/{OTHER}/pushAttempts:resend", data={"messageIds": other})
-    ).status_code == 401
+    refused = await holder.post(f"/console/shared/{OTHER}/pushAttempts:resend", data={"messageIds": other})
+    assert refused.status_code == 401
     for verb in ("testPush", "pausePush", "resumePush", "redrive", "purge", "delete"):
         for path in (f"/console/shared/{HOOK}:{verb}", f"{PAGE}:{verb}", f"/console/{HOOK}:{verb}"):
             answer = await holder.post(path, data={})
-            assert answer.status_code in (303, 404, 405), path
-            assert answer.headers.get("location", "/console/login").startswith("/console/login"), path
+            assert answer.status_code in (401, 405), path
 
 
 @pytest.mark.parametrize("ended", ["expired", "revoked"])
