@@ -124,7 +124,8 @@ def _set_endpoint(target: Target, values: Values) -> Call:
 
 
 def _test_push(target: Target, values: Values) -> Call:
-    return Call("POST", f"{target.name}:testPush", {"message": {"data": encoded(values.get("data", ""))}})
+    body = {"message": {"data": encoded(values["data"])}} if "data" in values else {}
+    return Call("POST", f"{target.name}:testPush", body)
 
 
 def _tested(target: Target, _: Values, answer: Json) -> Receipt:
@@ -341,7 +342,7 @@ ACTIONS: Sequence[Action] = [
         shown_on=("", "/pushAttempts"),
         at_once=True,
         help="One message that is not in the log, with the id 0; nothing is counted for or against the endpoint.",
-        fields=[Field(name="data", label="Body", kind="area")],
+        fields=[Field(name="data", label="Body", kind="area", help="Empty: a text of the broker's.")],
         call=_test_push,
         receipt=_tested,
         command=command("push test {target} {data}"),

@@ -8,9 +8,11 @@ from broker.console.actions.differences import differences
 from broker.console.api import Json
 from broker.console.bodies import MOST_BYTES, body_of
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
+from broker.model.dead_letter import REASON, SOURCE_MESSAGE_ID
 
 PAGE_SIZE = 50
-_OURS = "CloudPubSubDeadLetter"
+_ADDED = (SOURCE_MESSAGE_ID, REASON)  # to the attributes of a dead letter
+_ADDED_PREFIX = "CloudPubSubDeadLetterSource"
 
 
 async def dead_letters(view: View) -> Page:
@@ -89,7 +91,8 @@ async def compare(view: View) -> Page:
 def _attributes(letter: Json) -> str:
     """The attributes that the publisher gave, without those that say why the message is dead."""
     given = letter["message"].get("attributes", {})
-    return "\n".join(f"{key}={value}" for key, value in sorted(given.items()) if not key.startswith(_OURS))
+    own = {key: value for key, value in given.items() if key not in _ADDED and not key.startswith(_ADDED_PREFIX)}
+    return "\n".join(f"{key}={value}" for key, value in sorted(own.items()))
 
 
 def _body(letter: Json) -> str:
