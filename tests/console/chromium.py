@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, Request, async_playwright
+from playwright.async_api import Browser, Locator, Page, Request, async_playwright, expect
 
 from broker.cli.main import main
 from tests.fixtures.broker import Rest
@@ -28,6 +28,7 @@ CSP_EVENTS = """
     window.violations = [];
     addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
+expect.set_options(timeout=60_000)  # milliseconds, for machines that are slow or busy
 _one_command_at_a_time = Lock()  # they print to the one standard output
 
 

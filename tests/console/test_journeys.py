@@ -296,7 +296,7 @@ async def test_4_of_poison_messages_two_are_compared_one_is_mended_and_the_rest_
     await visitor.click(page.get_by_role("button", name="Return the edited message"))
     await page.wait_for_url("**/deadLetters")
     await expect(page.locator("#receipt")).to_contain_text(f"Returned {message_id} to worker, edited")
-    await visitor.click(page.get_by_role("link", name="Discard 2"))
+    await visitor.click(page.get_by_role("link", name="Discard 2", exact=True))
     await page.get_by_label("Type worker to confirm").fill("worker")
     await visitor.click(page.get_by_role("button", name="Discard 2 messages"))
     await page.wait_for_url("**/deadLetters")
