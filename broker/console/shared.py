@@ -122,12 +122,12 @@ _ACTIONS = {
 
 
 class SharedActions(ActionPages):
-    """What the holders of share links may do: what their link permits, with the messages that their page shows."""
+    """The actions of the holders of share links: those that the link permits, on messages that the page shows."""
 
     def __init__(
         self, *, now: Callable[[], datetime], show: Show, refuse: Refuse, read_only: bool, secure: bool
     ) -> None:
-        """As that of ActionPages."""
+        """Take what ActionPages takes."""
         super().__init__(
             list(_ACTIONS.values()),
             now=now,
