@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from broker.access.principals.caller import Caller
 from broker.api.rest.errors import HTTP_STATUS
 from broker.console.actions.pages import ActionPages, Offers
+from broker.console.actions.table import ACTIONS
 from broker.console.api import ApiError, Viewer, api_of, peer_of
 from broker.console.assets import Assets
 from broker.console.compression import compress_page, is_compressed
@@ -29,7 +30,7 @@ from broker.console.page import Page, PageRoute, StreamRoute, View
 from broker.console.prefix import PREFIX, own_path
 from broker.console.render import HEADERS, Renderer
 from broker.console.routes import PAGES, STREAMS
-from broker.console.shared import SharedPages
+from broker.console.shared import SHARED_PAGE, SharedActions, SharedPages
 from broker.console.shared_reads import SharedReads, takes_shared
 from broker.console.sign_in import SignIn
 from broker.model.errors import BrokerError
@@ -71,6 +72,7 @@ class Console:
         self._renderer = Renderer(self._assets, version=version)
         self._sign_in = sign_in
         self._actions = ActionPages(
+            ACTIONS,
             now=now,
             viewer=self._viewer,
             show=self._show,
@@ -81,6 +83,9 @@ class Console:
         )
         self._oidc = oidc
         self._shared = shared
+        self._shared_actions = SharedActions(
+            now=now, show=self._show, refuse=self._unshown, read_only=read_only, secure=secure
+        )
         self._read_only = read_only
         self._shared_reads = SharedReads(now)
         self._app = Starlette(routes=self.routes())
@@ -122,7 +127,8 @@ class Console:
             return []
         return [
             Route(_SHARED, self._open_share_link, methods=["GET", "POST"]),
-            Route(f"{_SHARED}/{self._shared.path}", self._shared_page, methods=["GET"]),
+            Route(f"{_SHARED}/{self._shared.path}", self._with_holder(self._shared_page), methods=["GET"]),
+            *self._shared_actions.routes(self._with_holder),
             Route(_SHARED + "/{path:path}", self._unshared, methods=["GET"]),
         ]
 
@@ -274,15 +280,27 @@ class Console:
         page = Page(template="link.html", title="Shared page", kind="shared", data=data)
         return self._show(request, page, status=401 if refused else 200)
 
+    def _with_holder(self, answer: Answer) -> Answer:
+        """Return an answer for the holder of the link that the browser has opened."""
+
+        async def answered(request: Request) -> Response:
+            assert self._shared is not None
+            try:
+                await self._shared.find_holder(request)
+            except BrokerError as error:
+                return self._unshown(request, _api_error(error))
+            return await answer(request)
+
+        return answered
+
     async def _shared_page(self, request: Request) -> Response:
         assert self._shared is not None
         try:
             page = await self._shared.page(request)
-        except BrokerError as error:
-            return self._unshown(request, _api_error(error))
+            offers = await self._shared_actions.offers(request, SHARED_PAGE, page)
         except ApiError as error:
             return self._unshown(request, error)
-        return self._show(request, page, project="")
+        return self._show(request, page, offers=offers)
 
     async def _unshared(self, request: Request) -> Response:
         return self._unshown(
@@ -290,8 +308,9 @@ class Console:
         )
 
     def _unshown(self, request: Request, error: ApiError) -> Response:
+        """Return the refusal of what the holder of a link has asked for."""
         page = Page(template="error.html", title=error.code, kind="shared", data={"error": error})
-        return self._show(request, page, status=error.status, project="")
+        return self._show(request, page, status=error.status)
 
     # --- refusals -----------------------------------------------------------------------------------------------
 
@@ -339,9 +358,11 @@ class Console:
     ) -> Response:
         """`project`: whose pages are offered; None: the one in the address.  `offers`: the actions of the page."""
         theme, caller = request.cookies.get(_THEME, ""), _caller(request)
+        if project is None:
+            project = request.path_params.get("project", "") if page.kind != "shared" else ""
         data = {
             "page": page,
-            "project": request.path_params.get("project", "") if project is None else project,
+            "project": project,
             "here": request.url.path,
             "base": f"{request.url.scheme}://{request.url.netloc}",
             "query": dict(request.query_params),

@@ -45,8 +45,8 @@ class Page:
     """`name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
 
     `commands` print the page's data outside of the console.  `data` is what `template` needs.  `redirect`: the
-    address of the page that is shown in its place ("": none).  `row_actions`: names of subscriptions that rows are
-    about, by the verb of the action that the rows have a link for.
+    address of the page that is shown in its place ("": none).  `row_actions`: names of what rows are about,
+    by the verb of the action that the rows have a link for.
     """
 
     template: str
@@ -217,7 +217,14 @@ async def _block(answer: Awaitable[Json]) -> Block:
 
 
 def list_page(
-    view: View, title: str, *, collection: str, command: str, data: Mapping[str, Any], section: str = ""
+    view: View,
+    title: str,
+    *,
+    collection: str,
+    command: str,
+    data: Mapping[str, Any],
+    section: str = "",
+    row_actions: Mapping[str, Sequence[str]] | None = None,
 ) -> Page:
     """Return the page of a collection of the project.  `command` prints it.  `section`: "" is the collection's."""
     name = view.project
@@ -228,6 +235,7 @@ def list_page(
         name=name,
         section=section or collection,
         commands=[Command(f"{command} --project {view.parts['project']}", f"{name}/{collection}")],
+        row_actions=row_actions or {},
         data=data,
     )
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, Request, async_playwright
+from playwright.async_api import Browser, Locator, Page, Request, async_playwright, expect
 
 from broker.cli.main import main
 from tests.fixtures.broker import Rest
@@ -28,6 +28,7 @@ CSP_EVENTS = """
     window.violations = [];
     addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
+expect.set_options(timeout=60_000)  # milliseconds, for machines that are slow or busy
 _one_command_at_a_time = Lock()  # they print to the one standard output
 
 
@@ -49,6 +50,7 @@ class Visitor:
     base: str
     actions: int = 0
     requests: int = 0
+    has_scripts: bool = True
     errors: list[str] = field(default_factory=list)
 
     async def open(self, path: str) -> None:

@@ -36,11 +36,11 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
         deadLetterPolicy={"deadLetterTopic": rest.topic("morgue"), "maxDeliveryAttempts": 5},
         retryPolicy={"minimumBackoff": "0s", "maximumBackoff": "0s"},
     )
-    key = HOSTILE.replace("\x07", "")
-    [message_id] = await rest.publish(message(HOSTILE, {"env": HOSTILE}, orderingKey=key), topic="orders")
+    ordering_key = HOSTILE.replace("\x07", "")
+    [message_id] = await rest.publish(message(HOSTILE, {"env": HOSTILE}, orderingKey=ordering_key), topic="orders")
     await rest.publish(message('{"order": 12345678901234567890, "order": [1, {"a": 1e400}]}'), topic="orders")
     await rest.acknowledge(await rest.pull("mail", 1), "mail")
-    await rest.publish(message("behind it", orderingKey=key), topic="orders")
+    await rest.publish(message("behind it", orderingKey=ordering_key), topic="orders")
     await rest.pull("audit", 1)
     await rest.ok("PUT", f"{rest.project}/schedules/nightly", {**_SCHEDULE, "topic": rest.topic("orders")})
     await rest.ok("PUT", f"{rest.project}/snapshots/before", {"subscription": rest.subscription("mail")})
@@ -50,7 +50,8 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
     await rest.ok("POST", f"{account['name']}/keys", {})
     auditor = {"title": HOSTILE, "includedPermissions": ["pubsub.topics.get", "pubsub.topics.list"]}
     await rest.ok("POST", f"{rest.project}/roles", {"roleId": "auditor", "role": auditor})
-    await rest.ok("POST", f"{rest.project}/apiKeys", {"displayName": HOSTILE, "roles": ["roles/pubsub.viewer"]})
+    key = {"displayName": HOSTILE, "roles": ["roles/pubsub.viewer"]}
+    api_key = await rest.ok("POST", f"{rest.project}/apiKeys", key)
     bindings = [
         {"role": "roles/pubsub.viewer", "members": ["user:ana@example.com", f"serviceAccount:{account['email']}"]}
     ]
@@ -68,6 +69,8 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
             "schema": "Order",
             "snapshot": "before",
             "account": account["email"],
+            "key": api_key["name"].rpartition("/")[2],
+            "link": "0123456789abcdef0123456789abcdef",  # share links need callers who show who they are
             "role": "auditor",
             "predefined": "pubsub.viewer",
         },

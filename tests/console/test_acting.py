@@ -1,10 +1,17 @@
 """Journeys that act, in a real browser."""
 
-import pytest
-from playwright.async_api import Browser, Page, expect
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
+import httpx
+import pytest
+from playwright.async_api import Browser, Page, Route, expect
+from sqlalchemy import text as sql
+
+from broker.db.driver.database import Database
 from tests.console.chromium import IN_CHROMIUM
-from tests.fixtures.broker import Rest, eventually, text
+from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 COUNT = 300  # of dead letters
@@ -100,6 +107,82 @@ async def test_an_action_whose_answer_is_lost_is_not_repeated(
     await expect(page.get_by_label("Body", exact=True)).to_have_value("once")
     assert sent == ["POST"]
     assert [text(one["message"]) for one in await rest.drain()] == ["once"]
+
+
+async def test_a_button_that_acts_at_once_says_if_its_answer_is_lost_or_a_refusal(
+    rest: Rest, browser: Browser
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.ok("POST", f"{rest.subscription()}:pause", {})
+    page, sent = await open_page(browser, rest, rest.subscription()), list[str]()
+
+    async def lose(route: Route) -> None:
+        await route.fetch()
+        sent.append(route.request.method)
+        await route.abort()
+
+    await page.route("**/*:resume", lose)
+    await page.get_by_role("button", name="Resume", exact=True).click()
+    alert = page.get_by_role("alert")
+    await expect(alert).to_contain_text("The result is not known")
+    await expect(alert.get_by_role("link", name="activity")).to_be_visible()
+    assert sent == ["POST"]
+    assert "pause" not in await rest.ok("GET", rest.subscription())
+    await page.goto(page.url)
+    await page.get_by_role("button", name="Undo the last seek or purge").click()
+    await expect(page.get_by_role("alert")).to_contain_text("undo")
+    assert page.url.endswith(":undoSeek")
+    await expect(page.get_by_role("button", name="Undo it")).to_be_visible()
+
+
+@pytest.mark.timeout(300)
+async def test_of_an_action_that_a_killed_broker_has_not_answered_nobody_knows_the_result(
+    start_broker: Callable[..., BrokerProcess], database_url: str, browser: Browser
+) -> None:
+    """The rows that it needs are locked, so it is under way when the broker is killed."""
+    broker = start_broker("--database-url", database_url, "--port", "0", "--console", "on")
+    port = broker.url.rpartition(":")[2].rstrip("/")
+    async with httpx.AsyncClient(base_url=broker.url) as client, connected(database_url) as database:
+        rest = Rest(client, "projects/killed")
+        await rest.create_topic()
+        await rest.create_subscription()
+        page, posts = await open_page(browser, rest, f"{rest.subscription()}:pause"), list[str]()
+        page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
+        await page.get_by_label("Reason").fill("incident")
+        async with database.transaction() as connection:
+            await connection.execute(sql("LOCK TABLE subscriptions IN ACCESS EXCLUSIVE MODE"))
+            await page.get_by_role("button", name="Pause the subscription").click()
+            await eventually(lambda: _waits(database), seconds=60)
+            await asyncio.to_thread(broker.kill)
+            alert = page.get_by_role("alert")
+            await expect(alert).to_contain_text("The result is not known", timeout=60_000)
+        await expect(alert.get_by_role("link", name="operations")).to_be_visible()
+        await expect(alert.get_by_role("link", name="activity")).to_be_visible()
+        await expect(page.get_by_role("button", name="Pause the subscription")).to_be_disabled()
+        await expect(page.get_by_label("Reason")).to_have_value("incident")
+        start_broker("--database-url", database_url, "--port", port, "--console", "on")
+        was_paused = "pause" in await rest.ok("GET", rest.subscription())
+        await page.clock.install()
+        await page.clock.run_for(60_000)  # what the page does by itself it does within this
+        assert len(posts) == 1
+        assert ("pause" in await rest.ok("GET", rest.subscription())) == was_paused
+
+
+@asynccontextmanager
+async def connected(database_url: str) -> AsyncIterator[Database]:
+    database = Database(database_url, pool_size=2)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def _waits(database: Database) -> bool:
+    """Tell whether a statement waits for a lock."""
+    async with database.transaction() as connection:
+        waiting = await connection.execute(sql("SELECT FROM pg_locks WHERE NOT granted AND relation IS NOT NULL"))
+        return bool(waiting.all())
 
 
 async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> None:

@@ -5,26 +5,29 @@ import html
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import click
 import httpx
 import pytest
 
+from broker.api.permissions import Need
 from broker.cli.main import command_line
 from broker.console.actions.action import Action, Weight
 from broker.console.actions.table import ACTIONS
 from broker.console.render import POLICY
 from tests.console.sample import HOSTILE, Sample, fill
 from tests.fixtures.access import Guarded, guarded
-from tests.fixtures.broker import Rest, eventually, text
+from tests.fixtures.broker import Rest, eventually, message, text
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.registered import ROUTES
 
 PROJECT = "projects/{project}"
 TOPIC, SUBSCRIPTION = f"{PROJECT}/topics/orders", f"{PROJECT}/subscriptions/audit"
 PUSHED = f"{PROJECT}/subscriptions/billing"
+ACCOUNT = f"{PROJECT}/serviceAccounts/{{account}}"
+GIVEN = {"member": "user:bob@example.com", "role": "roles/pubsub.viewer"}
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
 WIDER = AVRO.replace("]}", ', {"name": "b", "type": "int", "default": 0}]}')
 
@@ -107,10 +110,23 @@ DONE: list[tuple[str, str, dict[str, str], str]] = [
     (f"{PROJECT}/schemas/Order", "delete", {}, "Deleted schema Order."),
     (f"{PROJECT}/snapshots/kept", "delete", {}, "Deleted snapshot kept."),
     (f"{PROJECT}/operations/{{operation}}", "cancel", {}, "Cancelled the operation."),
+    (PROJECT, "mark", {"text": "Release 7", "labels": "release=7"}, "Marked: Release 7."),
+    (PROJECT, "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on "),
+    (PROJECT, "revoke", GIVEN, " no more."),
+    (TOPIC, "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on orders."),
+    (TOPIC, "revoke", GIVEN, "user:bob@example.com has roles/pubsub.viewer on orders no more."),
+    (PUSHED, "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on billing."),
+    (PUSHED, "revoke", GIVEN, "user:bob@example.com has roles/pubsub.viewer on billing no more."),
+    (PROJECT, "createServiceAccount", {"id": "made-here", "displayName": "Made here"}, "Created made-here@"),
+    (ACCOUNT, "disable", {}, "Disabled reporting@"),
+    (ACCOUNT, "enable", {}, "Enabled reporting@"),
+    (ACCOUNT, "delete", {}, "Deleted service account reporting@"),
     (TOPIC, "purge", {}, "Purged orders."),
     (TOPIC, "delete", {}, "Deleted topic orders."),
 ]  # fmt: skip
-ELSEWHERE = {"redrive", "discard", "editDeadLetter", "scheduled"}  # in tests of their own
+# In tests of their own.
+ELSEWHERE = {"redrive", "discard", "editDeadLetter", "scheduled"}
+ELSEWHERE |= {"createKey", "createApiKey", "createShareLink"}
 
 
 async def test_each_action_does_what_its_page_says_and_leaves_a_receipt(rest: Rest, sample: Sample) -> None:
@@ -138,7 +154,8 @@ def test_each_action_is_tried_and_is_a_call_of_the_specification() -> None:
     for action in ACTIONS:
         parts = action.on.split("/")
         key = (action.verb, action.on.count("/"), parts[2] if len(parts) > 2 else "")
-        assert key in tried or action.verb in ELSEWHERE or "scheduled" in parts, action.path
+        elsewhere = action.verb in ELSEWHERE or {"scheduled", "keys", "apiKeys", "shareLinks"}.intersection(parts)
+        assert key in tried or elsewhere, action.path
     operations = {route.operation for route in ROUTES} | {route.rpc.name for route in ROUTES}
     assert {action.rpc for action in ACTIONS} <= operations
 
@@ -146,8 +163,12 @@ def test_each_action_is_tried_and_is_a_call_of_the_specification() -> None:
 def test_each_action_is_offered_to_those_who_have_a_permission_that_its_call_needs() -> None:
     for action in ACTIONS:
         calls = [route.rpc for route in ROUTES if action.rpc in (route.rpc.name, route.operation)]
-        needed = {need.permission for rpc in calls for need in rpc.needs.all}
+        needed = {one for rpc in calls for need in rpc.needs.all for one in permissions_of(need)}
         assert action.permission in (needed or {""}), action.path
+
+
+def permissions_of(need: Need) -> Collection[str]:
+    return [need.permission] if isinstance(need.permission, str) else need.permission.values()
 
 
 async def test_the_commands_of_actions_are_commands(rest: Rest, sample: Sample) -> None:
@@ -327,7 +348,8 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
             form = await look(world.client, address, typed)
             permitted = form.status_code != 403 and "It requires <code>" not in form.text
             if page.status_code == 200:
-                assert (f'href="{address}' in page.text) == permitted, (role, action.verb)
+                offered = f'href="{address}' in page.text or f'action="{address}"' in page.text
+                assert offered == permitted, (role, action.verb)
             answer = await act(world.client, address, typed, **SHOWN)
             assert (answer.status_code == 403) != permitted, (role, action.verb, answer.text)
             assert answer.status_code < 500
@@ -348,7 +370,12 @@ TYPED |= {
     "retract": {"messageIds": "1"},
     "resend": {"messageIds": "1"},
 }
-SHOWN = {"references": "0", "expectedCount": "0", "asOf": "2100-01-01T00:00:00Z"}  # where the page shows nothing
+SHOWN = {
+    "etag": "AAAA",
+    "references": "0",
+    "expectedCount": "0",
+    "asOf": "2100-01-01T00:00:00Z",
+}  # where the page shows nothing
 
 
 async def _make_both(world: Guarded) -> None:
@@ -372,6 +399,119 @@ async def test_a_session_that_has_ended_loses_nothing_that_was_typed(database_ur
         assert answer.status_code == 401
         assert "Sign in in another tab" in note(answer.text)
         assert "a long text" in answer.text
+
+
+async def test_an_edited_dead_letter_is_compared_with_what_it_was(rest: Rest) -> None:
+    """The form has the body; what is not changed is not sent, and what is changed is shown."""
+    await rest.create_topic("dead")
+    await rest.create_topic("work")
+    await rest.create_subscription("kept", topic="dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
+    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
+    [message_id] = await rest.publish(message('{\n"a": 1,\n"b": 2\n}', {"kind": "x"}), topic="work")
+    received = await rest.pull("worker")
+    await rest.ok("POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]})
+    await eventually(lambda: _count_dead_letters(rest, "worker", 1))
+    address = f"/console/{rest.subscription('worker')}:editDeadLetter"
+    first = await look(rest.client, address, {"messageId": message_id})
+    assert '{\n"a": 1,\n"b": 2\n}</textarea>' in html.unescape(first.text)
+    assert "Nothing would change." in first.text
+    typed = {"messageId": message_id, "data": '{\n"a": 1,\n"b": 3\n}', "setAttributes": "kind=y"}
+    shown = await look(rest.client, address, typed)
+    lines = re.findall(r"<(ins|del)><span.*?</span>(.*?)</", shown.text)
+    assert [(sign, html.unescape(line)) for sign, line in lines] == [
+        ("del", "kind=x"),
+        ("ins", "kind=y"),
+        ("del", '"b": 2'),
+        ("ins", '"b": 3'),
+    ]
+    assert "edited, as message" in receipt(await act(rest.client, address, typed))
+    [back] = await rest.drain("worker")
+    assert (text(back["message"]), back["message"]["attributes"]["kind"]) == (typed["data"], "y")
+
+
+async def test_a_policy_that_somebody_else_changed_is_shown_again(rest: Rest) -> None:
+    await rest.create_topic()
+    address = f"/console/{rest.topic()}:grant"
+    page = await look(rest.client, address, GIVEN)
+    assert "user:bob@example.com has roles/pubsub.viewer</ins>" in page.text
+    other = {"role": "roles/pubsub.publisher", "members": ["user:eve@example.com"]}
+    await rest.ok("POST", f"{rest.topic()}:setIamPolicy", {"policy": {"bindings": [other]}})
+    refused = await rest.client.post(address, data={**GIVEN, **hidden(page.text)})
+    assert refused.status_code == 409, refused.text
+    assert note(refused.text).startswith("Nothing was done: it has changed since it was shown.")
+    unseen = await rest.client.post(address, data=GIVEN)
+    assert (unseen.status_code, note(unseen.text)) == (400, "Look at what this would do first; nothing was done.")
+    done = await rest.client.post(address, data={**GIVEN, **hidden(refused.text)})
+    assert done.status_code == 303, done.text
+    policy = await rest.ok("GET", f"{rest.topic()}:getIamPolicy")
+    assert policy["bindings"] == [other, {"role": GIVEN["role"], "members": [GIVEN["member"]]}]
+    again = await look(rest.client, address, GIVEN)
+    assert "Nothing would change." in again.text
+    assert "Give the role</button>" not in again.text
+
+
+async def test_a_secret_is_shown_once_and_is_in_no_address_and_no_cookie(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with guarded(database_url, console="auto", audit="all") as world:
+        project = world.project
+        await world.ok("PUT", f"{project}/topics/orders", {})
+        hook = {"topic": f"{project}/topics/orders", "pushConfig": {"pushEndpoint": "http://127.0.0.1:9/"}}
+        await world.ok("PUT", f"{project}/subscriptions/hook", hook)
+        account = await world.account("key-maker", role="")
+        await world.client.post("/console/login", data={"credential": json.dumps(world.admin)})
+        for name, verb, typed in (
+            (project, "createApiKey", {"displayName": "Page", "roles": "roles/pubsub.viewer"}),
+            (account["name"], "createKey", {}),
+            (f"{project}/subscriptions/hook", "createShareLink", {"ttl": "1h", "recover": "on"}),
+        ):
+            answer = await act(world.client, f"/console/{name}:{verb}", typed)
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["cache-control"] == "no-store"
+            assert "set-cookie" not in answer.headers
+            [secret] = re.findall(r'id="secret"[^>]*><code>(.*?)</code>', answer.text, re.DOTALL)
+            secret = html.unescape(secret)
+            token = json.loads(secret)["private_key"] if verb == "createKey" else secret.rpartition("#")[2]
+            page = await world.client.get(f"/console/{name if verb != 'createApiKey' else f'{project}/apiKeys'}")
+            assert page.status_code == 200
+            assert token not in page.text
+            assert token not in caplog.text
+            assert token not in str(dict(world.client.cookies))
+        [key] = (await world.ok("GET", f"{project}/apiKeys"))["keys"]
+        [link] = (await world.ok("GET", f"{project}/subscriptions/hook/shareLinks"))["shareLinks"]
+        assert link["permissions"] == ["VIEW_PUSH_ATTEMPTS", "RECOVER"]
+        [account_key] = (await world.ok("GET", f"{account['name']}/keys"))["keys"]
+        for page_of, name in (
+            (f"{project}/apiKeys", key["name"]),
+            (account["name"], account_key["name"]),
+            (f"{project}/subscriptions/hook/pushAttempts", link["name"]),
+        ):
+            page = await world.client.get(f"/console/{page_of}")
+            assert f'href="/console/{name}:delete"' in page.text, name
+            done = await act(world.client, f"/console/{name}:delete", {})
+            assert done.status_code == 303, done.text
+            assert f'href="/console/{name}:delete"' not in (await world.client.get(f"/console/{page_of}")).text
+
+
+async def test_a_message_is_published_from_a_template(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_topic("other")
+    await rest.create_subscription()
+    for name, topic in (("sale", "topic"), ("elsewhere", "other")):
+        body = {"topic": rest.topic(topic), "title": name, **message("twelve", {"shop": "eu"})}
+        await rest.ok("PUT", f"{rest.project}/messageTemplates/{name}", body)
+    address = f"/console/{rest.topic()}:publish"
+    page = await look(rest.client, address, {})
+    assert 'href="?template=sale"' in page.text
+    assert "template=elsewhere" not in page.text
+    filled = await look(rest.client, address, {"template": "sale"})
+    assert "twelve</textarea>" in filled.text
+    assert "shop=eu</textarea>" in filled.text
+    done = await rest.client.post(address, data={"template": "sale", "data": "thirteen", "attributes": "shop=eu"})
+    assert done.status_code == 303, done.text
+    [received] = await rest.pull()
+    assert (text(received), received["message"]["attributes"]) == ("thirteen", {"shop": "eu"})
 
 
 def test_lossy_actions_have_previews() -> None:

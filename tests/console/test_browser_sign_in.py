@@ -13,7 +13,9 @@ from playwright.async_api import Browser, BrowserContext, Page, Request, async_p
 from broker.access.principals.oidc_issuer import OidcIssuer, SignInClient
 from tests.console.chromium import CHROMIUM, CSP_EVENTS, IN_CHROMIUM, OPTIONS
 from tests.fixtures.access import Guarded, guarded
+from tests.fixtures.broker import eventually
 from tests.fixtures.oidc_provider import CLIENT, SECRET, Provider, running_provider
+from tests.fixtures.push_sink import PushSink
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 BASE = "http://localhost:18085"  # which the browser resolves to the broker's port
@@ -154,6 +156,54 @@ async def test_a_share_link_opens_its_page(world: Guarded, context: BrowserConte
     await expect(page.get_by_role("heading", name="Pushes of hook")).to_be_visible()
     await page.goto(f"{BASE}/console/{hook}")
     await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    await holder.close()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_the_holder_of_a_link_resends_a_message_until_the_link_is_revoked(
+    world: Guarded, context: BrowserContext, push_sink: PushSink, scripts: bool
+) -> None:
+    """With the endpoint's answers before them, and without a way to anything else."""
+    hook = f"{world.project}/subscriptions/hook"
+    push = {"pushEndpoint": f"{push_sink.url}/body/422/unknown-customer"}
+    await world.ok("PUT", hook, {"topic": f"{world.project}/topics/orders", "pushConfig": push})
+    published = await world.ok("POST", f"{world.project}/topics/orders:publish", {"messages": [{"data": "YQ=="}]})
+    [message_id] = published["messageIds"]
+
+    async def has_failed() -> bool:
+        return bool((await world.ok("GET", f"{hook}:pushFailures")).get("pushFailures"))
+
+    await eventually(has_failed, seconds=120)
+    link = await world.ok("POST", f"{hook}:createShareLink", {"permissions": ["RESEND", "RECOVER"]})
+    assert context.browser is not None
+    holder = await context.browser.new_context(java_script_enabled=scripts)
+    holder.set_default_timeout(PATIENCE)
+    await holder.add_init_script(CSP_EVENTS)
+    page = await holder.new_page()
+    await page.goto(BASE + link["path"])
+    if not scripts:
+        await page.get_by_label("The part of the link that follows #").fill(link["path"].partition("#")[2])
+        await page.get_by_role("button", name="Show the page").click()
+    await expect(page.locator("#failures tbody tr").first).to_contain_text("unknown-customer")
+    targets = [await one.get_attribute("href") or "" for one in await page.locator("main a").all()]
+    assert targets
+    assert all(one.startswith((f"/console/shared/{hook}/pushAttempts", "#", "?")) for one in targets), targets
+    await page.locator("#failures").get_by_role("link", name=f"Resend {message_id}").first.click()
+    await page.get_by_role("button", name="Resend the messages").click()
+    await expect(page.locator("#receipt")).to_contain_text(
+        "Messages to hook: 1 waiting."
+    )  # it is tried again anyway
+    await page.get_by_role("link", name="Recover failed pushes").click()
+    await page.get_by_label("Since").fill("1h")
+    if not scripts:
+        await page.get_by_role("button", name="Show what it would do").click()
+    await expect(page.locator("#preview")).to_contain_text("There is nothing to do.")
+    if scripts:
+        assert await violations(page) == []
+    await page.goto(f"{BASE}/console/shared/{hook}/pushAttempts:resend?messageIds={message_id}")
+    await world.ok("DELETE", link["name"])
+    await page.get_by_role("button", name="Resend the messages").click()
+    await expect(page.locator("main")).to_contain_text("The link has expired or was revoked. Ask for a new one.")
     await holder.close()
 
 

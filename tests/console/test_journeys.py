@@ -4,6 +4,7 @@ What a page shows is compared with what a command prints.  Each journey works wi
 """
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 
@@ -14,7 +15,8 @@ from broker.cli.main import main
 from broker.client.words import leaf
 from broker.console.states import of_message, of_subscription
 from tests.console.chromium import IN_CHROMIUM, Visitor, printed, visiting
-from tests.fixtures.broker import BrokerProcess, Json, Rest, eventually, message
+from tests.fixtures.access import guarded
+from tests.fixtures.broker import BrokerProcess, Json, Rest, eventually, message, text
 from tests.fixtures.push_sink import PushSink
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci, pytest.mark.timeout(300)]
@@ -27,6 +29,7 @@ ACTIVE = ("critical", "warning", "paused")
 async def visitor(request: pytest.FixtureRequest, rest: Rest, browser: Browser) -> AsyncIterator[Visitor]:
     base = str(rest.client.base_url).rstrip("/")
     async with visiting(browser, base, java_script_enabled=request.param) as visitor:
+        visitor.has_scripts = request.param
         yield visitor
 
 
@@ -256,3 +259,195 @@ async def test_11_the_change_before_it_broke_is_a_click_away(rest: Rest, visitor
         assert leaf(said["methodName"]).rpartition(".")[2] in row
         assert said["resourceName"] in row
     assert "ModifyPushConfig" in rows[0]
+
+
+# --- 4: handle a poison message -----------------------------------------------------------------------------
+
+
+async def test_4_of_poison_messages_two_are_compared_one_is_mended_and_the_rest_discarded(
+    rest: Rest, visitor: Visitor
+) -> None:
+    await rest.create_topic("dead")
+    await rest.create_topic("work")
+    await rest.create_subscription("kept", topic="dead")
+    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
+    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
+    bodies = ['{"order": 1, "total": "12,50"}', '{"order": 2, "total": "9.90"}', '{"order": 3, "total": "7,00"}']
+    await rest.publish(*(message(body, {"kind": "order"}) for body in bodies), topic="work")
+    received = await rest.pull("worker")
+    await rest.ok("POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]})
+    found = await eventually(lambda: _groups_of(rest, 3), seconds=120)
+    page = visitor.page
+    await visitor.open(f"/console/{rest.subscription('worker')}")
+    await visitor.click(page.locator(".tabs").get_by_role("link", name="Dead letters"))
+    await visitor.click(page.get_by_role("link", name=f"Compare two of {found['key']}"))
+    assert await page.locator(".changes .goes").count() == await page.locator(".changes .comes").count() > 0
+    assert "kind=order" not in await text_of(page, "main"), "they have the same attributes"
+    edited = page.get_by_role("link", name="Edit").first
+    message_id = (await edited.inner_text()).split()[-1]
+    await visitor.click(edited)
+    before = await page.get_by_label("New body").input_value()
+    assert before in bodies
+    after = before.replace('"order"', '"number"')
+    await page.get_by_label("New body").fill(after)
+    if visitor.has_scripts:
+        await expect(page.locator("#preview ins")).to_contain_text(after)
+        await expect(page.locator("#preview del")).to_contain_text(before)
+    await visitor.click(page.get_by_role("button", name="Return the edited message"))
+    await page.wait_for_url("**/deadLetters")
+    await expect(page.locator("#receipt")).to_contain_text(f"Returned {message_id} to worker, edited")
+    await visitor.click(page.get_by_role("link", name="Discard 2", exact=True))
+    await page.get_by_label("Type worker to confirm").fill("worker")
+    await visitor.click(page.get_by_role("button", name="Discard 2 messages"))
+    await page.wait_for_url("**/deadLetters")
+    await expect(page.locator("#receipt")).to_contain_text("Messages of worker: 2 discarded.")
+    assert visitor.actions == 6
+    assert visitor.requests <= 8  # without scripts an answer to a form leads on to the next page
+    assert await printed(rest, "dlq", "list", "worker") == []
+    assert [text(one["message"]) for one in await rest.drain("worker")] == [after]
+
+
+async def _groups_of(rest: Rest, count: int) -> Json:
+    """Return the only group of dead letters once it has so many."""
+    found = (await rest.ok("GET", f"{rest.subscription('worker')}/deadLetters", params={"groupBy": "reason"}))[
+        "groups"
+    ]
+    return found[0] if found and found[0]["count"] == count else {}
+
+
+# --- 6: restore a broken webhook ----------------------------------------------------------------------------
+
+
+@pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05, console="on")
+async def test_6_a_webhook_is_tested_resumed_and_given_what_it_missed(
+    rest: Rest, push_sink: PushSink, visitor: Visitor
+) -> None:
+    name, path = rest.subscription("billing"), f"/hook/{rest.project}/{visitor.has_scripts}"
+    await push_sink.program(path, "/status/503")
+    await rest.create_topic("orders", messageRetentionDuration="3600s")
+    await rest.create_topic("morgue")
+    await rest.create_subscription("reader", topic="morgue")
+    await rest.create_subscription(
+        "billing",
+        topic="orders",
+        pushConfig={"pushEndpoint": push_sink.url + path},
+        extensions={"push": {"circuitBreaker": {"failureThreshold": 1, "openDuration": "1s"}}},
+        deadLetterPolicy={"deadLetterTopic": rest.topic("morgue"), "maxDeliveryAttempts": 1},
+    )
+    await rest.publish("a", topic="orders")
+
+    async def opened() -> str:
+        breaker = (await rest.ok("GET", f"{name}:pushStatus"))["circuitBreaker"]
+        return str(breaker["history"][-1]["changeTime"]) if breaker.get("history") else ""
+
+    since = await eventually(opened, seconds=120)
+    await rest.publish("b", "c", topic="orders")
+
+    async def all_are_dead() -> bool:
+        found = await rest.ok("GET", f"{name}/deadLetters")
+        return len(found.get("deadLetters", ())) == 3
+
+    await eventually(all_are_dead, seconds=120)
+    await rest.ok("POST", f"{name}:pausePush", {"reason": "incident"})
+    await push_sink.program(path, "/status/200")
+    plan = await rest.ok("POST", f"{name}:recover", {"startTime": since, "validateOnly": True})
+    count = int(plan["response"]["chosen"])
+    assert count >= 2
+    page = visitor.page
+    await visitor.open(f"/console/{rest.project}/subscriptions")
+    await visitor.click(page.get_by_role("link", name="billing", exact=True))
+    await expect(page.locator("#failures tbody tr").first).to_contain_text("503")
+    await visitor.click(page.get_by_role("button", name="Send a test push"))
+    await expect(page.locator("#receipt")).to_contain_text("The endpoint answered 200")
+    await visitor.click(page.get_by_role("button", name="Resume pushes"))
+    await expect(page.locator("#receipt")).to_contain_text("Resumed the pushes of billing.")
+    await visitor.click(page.get_by_role("link", name="Recover failed pushes"))
+    await expect(page.get_by_label("Since")).to_have_value(since)
+    await page.get_by_label("Messages a second, at most").fill("100")
+    await visitor.click(page.get_by_role("button", name=f"Push {count} messages again"))
+    await page.wait_for_url("**/operations/*")
+    await expect(page.locator("#receipt")).to_contain_text("Recovering the pushes of billing.")
+    assert visitor.actions == 5
+    assert visitor.requests <= 8  # without scripts an answer to a form leads on to the next page
+    operation = page.url.partition("/console/")[2]
+    done = await rest.ok("POST", f"{operation}:wait", {"timeout": "60s"})
+    assert (done["metadata"]["done"], done["metadata"]["verb"]) == (str(count), "recover")
+    shown = await printed(rest, "op", "show", leaf(operation))
+    assert shown["metadata"]["done"] == str(count)
+    assert shown["metadata"]["request"]["maxMessagesPerSecond"] == 100
+
+
+# --- 12: grant access, or find out why it is missing --------------------------------------------------------
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+async def test_12_a_role_is_given_a_link_is_made_and_a_missing_permission_is_explained(
+    database_url: str, browser: Browser, scripts: bool
+) -> None:
+    async with guarded(database_url, console="on") as world:
+        base, project = str(world.client.base_url).rstrip("/"), world.project
+        hook = f"{project}/subscriptions/hook"
+        await world.ok("PUT", f"{project}/topics/orders", {})
+        push = {"pushConfig": {"pushEndpoint": "http://127.0.0.1:9/hook"}}
+        await world.ok("PUT", hook, {"topic": f"{project}/topics/orders", **push})
+        async with visiting(browser, base, java_script_enabled=scripts) as visitor:
+            page = visitor.page
+            await page.goto(f"{base}/console/login")
+            await page.get_by_label("Key file").fill(json.dumps(world.admin))
+            await page.get_by_role("button", name="Sign in").click()
+            await page.wait_for_url(f"{base}/console/**")
+
+            await visitor.open(f"/console/{hook}")
+            await visitor.click(page.get_by_role("link", name="Give somebody a role"))
+            await page.get_by_label("Principal").fill("user:ana@example.com")
+            await page.get_by_label("Role").fill("roles/pubsub.viewer")
+            if not scripts:
+                await visitor.click(page.get_by_role("button", name="Show what it would do"))
+            await expect(page.locator("#preview ins")).to_contain_text(
+                "user:ana@example.com has roles/pubsub.viewer"
+            )
+            await visitor.click(page.get_by_role("button", name="Give the role"))
+            await expect(page.locator("#receipt")).to_contain_text(
+                "user:ana@example.com has roles/pubsub.viewer on hook"
+            )
+            assert visitor.actions == (2 if scripts else 3)
+            policy = await world.ok("GET", f"{hook}:getIamPolicy")
+            assert policy["bindings"] == [{"role": "roles/pubsub.viewer", "members": ["user:ana@example.com"]}]
+
+            await visitor.open(f"/console/{hook}")
+            await visitor.click(page.get_by_role("link", name="Pushes", exact=True))
+            await visitor.click(page.get_by_role("link", name="Share the pushes by a link"))
+            await page.get_by_label("Works for").fill("1h")
+            await page.get_by_label("Its holder may recover failed pushes").check()
+            await visitor.click(page.get_by_role("button", name="Create the link"))
+            link = (await page.locator("#secret code").inner_text()).strip()
+            assert visitor.actions == 3
+            assert "#" not in page.url
+            await _holder_sees(browser, base, link, hook)
+
+            await visitor.open(f"/console/{hook}")
+            await visitor.click(page.get_by_role("link", name="Access", exact=True))
+            asked = {
+                "principal": "user:ana@example.com",
+                "permission": "pubsub.subscriptions.consume",
+                "resource": "subscriptions/hook",
+            }
+            why = page.locator("form[action='#why']")
+            for label, value in asked.items():
+                await why.get_by_label(label.capitalize()).fill(value)
+            await visitor.click(why.get_by_role("button", name="Explain"))
+            assert visitor.actions == 2
+            told = await world.ok("POST", f"{project}:explainAccess", {**asked, "resource": hook})
+            await expect(page.locator(".verdict").first).to_contain_text(told["explanation"])
+            await expect(page.locator(".verdict").first).to_contain_text("Not granted")
+
+
+async def _holder_sees(browser: Browser, base: str, link: str, hook: str) -> None:
+    """The link opens the page, with the button that it permits."""
+    async with visiting(browser, base) as holder:
+        await holder.page.goto(link)
+        await expect(holder.page.get_by_role("heading", name="Pushes of hook")).to_be_visible()
+        await holder.click(holder.page.get_by_role("link", name="Recover failed pushes"))
+        await holder.page.get_by_label("Since").fill("1h")
+        await expect(holder.page.locator("#preview")).to_contain_text("There is nothing to do.")
+        assert holder.page.url.startswith(f"{base}/console/shared/{hook}/pushAttempts:recover")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from broker.client.stop import Misuse
 from broker.console.actions import reading
@@ -17,6 +17,7 @@ Json = dict[str, Any]
 Values = Mapping[str, Any]  # what was typed, read by the fields; a field that was left empty is absent
 
 Kind = Literal["text", "area", "time", "choice", "check"]
+CURRENT = "current"  # among the values of an action that reads: the answer to what it reads
 
 
 class Weight(StrEnum):
@@ -102,6 +103,41 @@ class Receipt:
     undo_until: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A text that the API returns once, such as a new key.
+
+    `help`: what it is for.  `is_path`: it follows the address of the broker.
+    """
+
+    text: str
+    title: str
+    help: str
+    is_path: bool = False
+
+
+class Change(NamedTuple):
+    """A line of what an action changes.  `sign`: "+" (comes), "-" (goes), or " " (stays)."""
+
+    sign: str
+    text: str
+
+
+def reading_itself(target: Target, _: Mapping[str, str]) -> Call:
+    """Make a GET of the resource."""
+    return Call("GET", target.name)
+
+
+def itself(target: Target) -> str:
+    """Return the name of the resource."""
+    return target.name
+
+
+def above(target: Target) -> str:
+    """Return the name of what the resource is in."""
+    return target.name.rsplit("/", 2)[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """An action on a resource.
@@ -110,8 +146,15 @@ class Action:
     `rpc`: the method that the call is, as the API specification names it.  `permission`: without which the action
     is not offered.  `label`: on the button, with "{count}" where the preview's number goes.  `has_preview`: the
     call takes `validateOnly`, `asOf`, `expectedCount` and `tolerancePercent`; a DELETE in its query.  `applies`:
-    whether it is offered for a page's data.  `command`: a `broker` command that does the same.  `initial`: what the
-    form has at first, made from the answer to a GET of the resource.
+    whether it is offered for a page's data.  `command`: a `broker` command that does the same ("": there is none).
+    `reads`: the call that says how things are now, if the texts of the form name what it needs.  `initial`: what
+    the form has at first, made from its answer.  `changes`: the lines that would change, made from its answer; the
+    call finds the answer among its values (CURRENT), and an etag in it is the one that the page has shown.
+    `templates`: the call that lists the templates which the form can be filled from, by the field "template".
+    `may_do_without`: the answer, which viewers may not be permitted to see; it is absent then.  `secret`: the part
+    of the API's answer that is shown once, in place of a receipt.  `at_once`: it needs no form, so pages have a
+    button that does it.  `needed_on`: the resource that the permission is needed on.  `page`: where the form leads
+    back to.
     """
 
     on: str
@@ -128,7 +171,15 @@ class Action:
     fields: Sequence[Field] = ()
     has_preview: bool = False
     applies: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    reads: Callable[[Target, Mapping[str, str]], Call | None] = reading_itself
     initial: Callable[[Json], Mapping[str, str]] | None = None
+    changes: Callable[[Json, Values], Sequence[Change]] | None = None
+    templates: Callable[[Target], Call] | None = None
+    may_do_without: bool = False
+    secret: Callable[[Target, Values, Json], Secret] | None = None
+    at_once: bool = False
+    needed_on: Callable[[Target], str] = itself
+    page: Callable[[Target], str] = itself
     can_be_undone: Callable[[Values], bool] = lambda _: False  # a lossy one that need not be confirmed
     shown_on: Sequence[str] = ("",)  # below `on`: the pages that have a button for it
 

@@ -1,9 +1,21 @@
 """Actions on dead letters: those that a subscription gave up."""
 
-from collections.abc import Sequence
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 
 from broker.console.actions import reading
-from broker.console.actions.action import Action, Call, Field, Json, Receipt, Target, Values, Weight
+from broker.console.actions.action import (
+    CURRENT,
+    Action,
+    Call,
+    Change,
+    Field,
+    Json,
+    Receipt,
+    Target,
+    Values,
+    Weight,
+)
 from broker.console.actions.common import (
     FILTER,
     RATE,
@@ -15,7 +27,10 @@ from broker.console.actions.common import (
     operation,
     outcomes,
 )
+from broker.console.actions.differences import differences
 
+_MOST_EDITED = 100_000  # bytes of a body that the form has at first
+_UNSEEN: Json = {"masked": True}
 _CHOICE = [
     Field(
         name="reason",
@@ -55,17 +70,52 @@ def _discarded(target: Target, _: Values, answer: Json) -> Receipt:
     return Receipt(outcomes(f"Messages of {target.id}", answer) + more, f"{target.name}/deadLetters")
 
 
+def _read_message(target: Target, texts: Mapping[str, str]) -> Call | None:
+    message_id = texts.get("messageId", "").strip()
+    if not message_id:
+        return None
+    return Call("GET", f"{target.project}/messages/{message_id}", query={"previewBytes": str(_MOST_EDITED)})
+
+
+def _body_of(found: Json) -> str | None:
+    """Return the body of a message; None if a form cannot have it as it is, or the viewer may not see all of it."""
+    if found.get("masked") or int(found.get("dataSize", 0)) > _MOST_EDITED:
+        return None
+    try:
+        text = b64decode(found.get("message", {}).get("data", "")).decode()
+    except ValueError:
+        return None
+    return None if "\r" in text or "\0" in text else text  # browsers change the ends of lines
+
+
+def _edit_differences(found: Json, values: Values) -> Sequence[Change]:
+    """Return the lines that differ: attributes first, then those of the body."""
+    message = found.get("message", {})
+    before: Mapping[str, str] = message.get("attributes", {})
+    removed = values.get("removeAttributes", ())
+    after = {name: value for name, value in before.items() if name not in removed} | values.get("setAttributes", {})
+    attributes = differences(_lines(before), _lines(after))
+    body = _body_of(found)
+    if "data" not in values or body is None:
+        return attributes
+    return [*attributes, *differences(body, values["data"])]
+
+
+def _lines(attributes: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}={value}" for name, value in sorted(attributes.items()))
+
+
 def _edit(target: Target, values: Values) -> Call:
     body = {"messageId": values["messageId"], **chosen(values, "setAttributes", "removeAttributes")}
-    if "data" in values:
+    if "data" in values and values["data"] != _body_of(values.get(CURRENT, _UNSEEN)):
         body["data"] = encoded(values["data"])
     return Call("POST", f"{target.name}:editDeadLetter", body)
 
 
 def _edited(target: Target, values: Values, answer: Json) -> Receipt:
     message_id = answer.get("messageId", "")
-    path = f"{target.project}/messages/{message_id}" if message_id else target.name
-    return Receipt(f"Returned {values['messageId']} to {target.id}, edited, as message {message_id}.", path)
+    text = f"Returned {values['messageId']} to {target.id}, edited, as message {message_id}."
+    return Receipt(text, f"{target.name}/deadLetters")
 
 
 ACTIONS: Sequence[Action] = [
@@ -114,6 +164,10 @@ ACTIONS: Sequence[Action] = [
         label="Return the edited message",
         shown_on=(),
         help="It comes back as a new message, with an id of its own. What is left empty stays as it is.",
+        reads=_read_message,
+        may_do_without=True,
+        initial=lambda found: {"data": _body_of(found) or ""},
+        changes=_edit_differences,
         fields=[
             Field(name="messageId", label="Message id", required=True),
             Field(name="data", label="New body", kind="area"),

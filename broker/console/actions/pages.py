@@ -16,10 +16,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from broker.console.actions.action import Action, Call, FieldError, Receipt, Target, Values, Weight
-from broker.console.actions.common import SUBSCRIPTION
+from broker.console.actions.action import (
+    CURRENT,
+    Action,
+    Call,
+    Change,
+    FieldError,
+    Receipt,
+    Secret,
+    Target,
+    Values,
+    Weight,
+)
 from broker.console.actions.previews import Preview, asking, guarded, preview_of
-from broker.console.actions.table import ACTIONS
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.cookies import Cookie
 from broker.console.forms import read_form
@@ -41,11 +50,15 @@ Refuse = Callable[[Request, ApiError], Response]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A button for an action on a page.  `is_lossy`: it stands apart from the others."""
+    """A button for an action on a page.
+
+    `is_lossy`: it stands apart from the others.  `at_once`: it acts, in place of leading to a form.
+    """
 
     title: str
     url: str
-    is_lossy: bool
+    is_lossy: bool = False
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +78,15 @@ class Offers:
         return f"{url}?{urlencode(fields)}" if url and fields else url
 
 
-class _Asked(NamedTuple):
-    """An action, and the full name of the resource that it is on."""
+class Asked(NamedTuple):
+    """An action, and the resource that it is on."""
 
     action: Action
-    name: str
+    target: Target
+
+    @property
+    def needed_on(self) -> str:
+        return self.action.needed_on(self.target)
 
 
 class ActionPages:
@@ -77,6 +94,7 @@ class ActionPages:
 
     def __init__(
         self,
+        actions: Sequence[Action],
         *,
         now: Callable[[], datetime],
         viewer: Callable[[Request], Viewer],
@@ -85,12 +103,15 @@ class ActionPages:
         checks_permissions: bool,
         read_only: bool,
         secure: bool,
+        kind: str = "action",
     ) -> None:
         """`show` renders a page, `refuse` an error in place of one.
 
         `checks_permissions`: authentication is on.  `read_only`: the console refuses forms, so none has a button.
-        `secure`: the broker is reached over TLS.
+        `secure`: the broker is reached over TLS.  `kind`: of its pages.
         """
+        self._kind = kind
+        self._actions = actions
         self._now = now
         self._viewer = viewer
         self._show = show
@@ -103,7 +124,7 @@ class ActionPages:
         """`with_viewer` finds the caller of the session before a page answers."""
         return [
             Route(PREFIX + action.path, with_viewer(self._answering(action)), methods=["GET", "POST"])
-            for action in ACTIONS
+            for action in self._actions
         ]
 
     async def offers(self, request: Request, path: str, page: Page) -> Offers:
@@ -111,41 +132,46 @@ class ActionPages:
         if self._read_only:
             return Offers()
         own = [
-            _Asked(action, _target(action, request).name)
-            for action in ACTIONS
+            Asked(action, _target(action, request))
+            for action in self._actions
             if any(action.on + suffix == path for suffix in action.shown_on) and action.applies(page.data)
         ]
         of_rows = [
-            _Asked(action, name)
-            for action in ACTIONS
-            if action.on == SUBSCRIPTION
+            Asked(action, target)
+            for action in self._actions
             for name in page.row_actions.get(action.verb, ())
+            if (target := _target_named(action, name)) is not None
         ]
         if not own and not of_rows:
             return Offers()
-        permitted = await self._permitted(request, [*own, *of_rows])
+        permitted = await self.permitted(request, [*own, *of_rows])
         given = dict(request.path_params) | dict(request.query_params)
         return Offers(
             [
-                Offer(each.action.title, _url(*each, given), each.action.weight is Weight.LOSSY)
+                Offer(
+                    each.action.title,
+                    _url(*each, given),
+                    is_lossy=each.action.weight is Weight.LOSSY,
+                    at_once=each.action.at_once,
+                )
                 for each in own
                 if each in permitted
             ],
             sorted({each.action.permission for each in own if each not in permitted}),
-            {(each.action.verb, each.name): _url(*each, {}) for each in of_rows if each in permitted},
+            {(each.action.verb, each.target.name): _url(*each, {}) for each in of_rows if each in permitted},
         )
 
-    async def _permitted(self, request: Request, asked: Sequence[_Asked]) -> Sequence[_Asked]:
+    async def permitted(self, request: Request, asked: Sequence[Asked]) -> Sequence[Asked]:
         """Return those that the viewer has the permission for, by one call for each project."""
         if not self._checks_permissions:
             return asked
         granted: dict[str, set[str]] = {}
-        for project in {"/".join(each.name.split("/")[:2]) for each in asked}:
-            of_project = [each for each in asked if each.name == project or each.name.startswith(f"{project}/")]
+        for project in {each.target.project for each in asked}:
+            of_project = [each for each in asked if each.target.project == project]
             permissions = sorted({each.action.permission for each in of_project if each.action.permission})
             if not permissions:
                 continue
-            names = sorted({each.name for each in of_project})[:_MAX_TESTED]
+            names = sorted({each.needed_on for each in of_project})[:_MAX_TESTED]
             answer = await api_of(request).send(
                 self._viewer(request),
                 "POST",
@@ -156,7 +182,7 @@ class ActionPages:
         return [
             each
             for each in asked
-            if not each.action.permission or each.action.permission in granted.get(each.name, ())
+            if not each.action.permission or each.action.permission in granted.get(each.needed_on, ())
         ]
 
     def _answering(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
@@ -165,26 +191,54 @@ class ActionPages:
             try:
                 if request.method == "POST":
                     return await self._act(request, action, target)
-                texts = await self._texts(request, action, target)
-                return await self._form(request, action, target, texts)
+                return await self._first(request, action, target)
             except ApiError as error:
                 return self._refuse(request, error)
 
         return answer
 
-    async def _texts(self, request: Request, action: Action, target: Target) -> dict[str, str]:
-        """Return what the form has at first: the defaults, how the resource is now, what the URL says."""
-        texts = {each.name: each.default for each in action.fields}
-        if action.initial is not None:
-            texts.update(action.initial(await api_of(request).get(self._viewer(request), target.name)))
+    async def _first(self, request: Request, action: Action, target: Target) -> Response:
+        """Return the form with the defaults, how things are now, and what the URL says."""
         given = {
             each.name: request.query_params[each.name]
             for each in action.fields
             if each.name in request.query_params
         }
+        texts = {each.name: each.default for each in action.fields}
+        current = await self._current(request, action, target, texts | given)
+        if action.initial is not None and current is not None:
+            texts.update(action.initial(current))
         if given:  # a check box that is not checked is not in a URL
             texts.update({each.name: "" for each in action.fields if each.kind == "check"})
-        return texts | given
+        return await self._form(request, action, target, texts | given, current=current)
+
+    async def _current(
+        self, request: Request, action: Action, target: Target, texts: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """Return how things are now, for an action that needs it; None if the form does not say yet of what."""
+        if action.initial is None and action.changes is None:
+            return None
+        call = action.reads(target, texts)
+        if call is None:
+            return None
+        try:
+            return await self._send(request, call)
+        except ApiError as error:
+            if action.may_do_without and error.status in (403, 404):
+                return None
+            raise
+
+    async def _templates(self, request: Request, action: Action, target: Target) -> Sequence[dict[str, Any]]:
+        """Return the templates of the project for the resource; none if the viewer may not see them."""
+        if action.templates is None:
+            return []
+        try:
+            found = await self._send(request, action.templates(target))
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return []
+        return [one for one in found.get("messageTemplates", ()) if one.get("topic", target.name) == target.name]
 
     async def _form(
         self,
@@ -193,13 +247,15 @@ class ActionPages:
         target: Target,
         texts: Mapping[str, str],
         *,
+        current: dict[str, Any] | None = None,
         error: str = "",
         wrong: str = "",
         status: int = 200,
     ) -> Response:
         answers = status not in (401, 503)
-        permitted = not answers or bool(await self._permitted(request, [_Asked(action, target.name)]))
+        permitted = not answers or bool(await self.permitted(request, [Asked(action, target)]))
         preview: Preview | None = None
+        changes: Sequence[Change] | None = None
         note, values = "", dict[str, Any]()
         try:
             values.update(action.read(texts, self._now()))
@@ -207,6 +263,8 @@ class ActionPages:
             if not error and request.query_params:
                 error, wrong = str(unreadable), unreadable.field
         else:
+            if action.changes is not None and current is not None:
+                changes = action.changes(current, values)
             if action.has_preview and answers and permitted and not self._read_only:
                 try:
                     preview = preview_of(await self._send(request, asking(action.call(target, values))))
@@ -215,16 +273,21 @@ class ActionPages:
                         raise
                     if request.query_params or refused.status != 400:  # else the form is empty yet
                         note = refused.message
+        templates = await self._templates(request, action, target) if answers and permitted else []
         page = Page(
             template="action.html",
             title=action.title,
-            kind="action",
+            kind=self._kind,
             name=target.name,
             data={
                 "action": action,
                 "target": target,
                 "texts": texts,
                 "preview": preview,
+                "changes": changes,
+                "etag": (current or {}).get("etag", ""),
+                "back": action.page(target),
+                "templates": templates,
                 "label": ""
                 if preview is None and action.has_preview
                 else action.label.format(count=preview.number if preview else ""),
@@ -248,22 +311,43 @@ class ActionPages:
             raise ApiError(400, "INVALID_ARGUMENT", _TOO_LONG)
         try:
             values = action.read(form, self._now())
-            call = _confirmed(action, target, values, form)
         except FieldError as error:
             return await self._form(request, action, target, form, error=str(error), wrong=error.field, status=400)
+        current: dict[str, Any] | None = None
         try:
+            if action.changes is not None:
+                current = await self._current(request, action, target, form)
+                if current is not None:
+                    values = {**values, CURRENT: _as_shown(current, form)}
+            call = _confirmed(action, target, values, form)
+            await self.check(request, action, target, values)
             answer = await self._send(request, call)
+        except FieldError as error:
+            return await self._form(
+                request, action, target, form, current=current, error=str(error), wrong=error.field, status=400
+            )
         except ApiError as error:
             text = error.message
             if error.status == 401:
                 text = f"You are not signed in any more. Sign in in another tab, then send this again. ({text})"
             if error.code == "ABORTED":
                 text = f"Nothing was done: it has changed since it was shown. {text} These are the new numbers."
-            return await self._form(request, action, target, form, error=text, status=error.status)
+            return await self._form(request, action, target, form, current=current, error=text, status=error.status)
+        if action.secret is not None:
+            return self._reveal(request, action, target, action.secret(target, values, answer))
         return self._done(request, action.receipt(target, values, answer))
 
+    async def check(self, request: Request, action: Action, target: Target, values: Values) -> None:
+        """Check what the API does not, before an action is sent.  Raises ApiError."""
+
+    def _reveal(self, request: Request, action: Action, target: Target, secret: Secret) -> Response:
+        """Return a page with what is shown once: it is in no address, no cookie and no log."""
+        data = {"secret": secret, "action": action, "target": target, "back": action.page(target)}
+        page = Page(template="secret.html", title=secret.title, kind=self._kind, name=target.name, data=data)
+        return self._show(request, page)
+
     async def _send(self, request: Request, call: Call) -> dict[str, Any]:
-        body = None if call.method == "DELETE" else call.body
+        body = call.body if call.method in ("POST", "PUT", "PATCH") else None
         return await api_of(request).send(
             self._viewer(request), call.method, call.path, body=body, query=call.query
         )
@@ -308,11 +392,29 @@ def _confirmed(action: Action, target: Target, values: Values, form: Mapping[str
     return guarded(call, count=count, as_of=as_of, is_estimated=form.get("estimated") == "true")
 
 
+def _as_shown(current: dict[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
+    """Return how things are, with the etag that the page has shown.  Raises FieldError."""
+    if "etag" not in current:
+        return current
+    if not form.get("etag"):
+        raise FieldError("", "Look at what this would do first; nothing was done.")
+    return {**current, "etag": form["etag"]}
+
+
 def _target(action: Action, request: Request) -> Target:
     parts = dict(request.path_params)
     return Target(parts, action.on.format(**parts))
 
 
-def _url(action: Action, name: str, texts: Mapping[str, str]) -> str:
+def _target_named(action: Action, name: str) -> Target | None:
+    """Return the resource of that full name, if the action is on such resources."""
+    pattern, parts = action.on.split("/"), name.split("/")
+    if len(pattern) != len(parts):
+        return None
+    ids = {own[1:-1]: part for own, part in zip(pattern, parts, strict=True) if own.startswith("{")}
+    return Target(ids, name) if action.on.format(**ids) == name else None
+
+
+def _url(action: Action, target: Target, texts: Mapping[str, str]) -> str:
     given = {each.name: texts[each.name] for each in action.fields if texts.get(each.name)}
-    return f"{PREFIX}{quote(name, safe='/:@')}:{action.verb}" + (f"?{urlencode(given)}" if given else "")
+    return f"{PREFIX}{quote(target.name, safe='/:@')}:{action.verb}" + (f"?{urlencode(given)}" if given else "")

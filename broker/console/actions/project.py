@@ -6,6 +6,7 @@ from broker.client.words import duration_text
 from broker.console.actions import reading
 from broker.console.actions.action import Action, Call, Field, Receipt, Target, Values, Weight
 from broker.console.actions.common import (
+    LABELS,
     PROJECT,
     chosen,
     command,
@@ -17,6 +18,7 @@ from broker.console.actions.common import (
     in_project,
     posting,
 )
+from broker.console.actions.differences import differences
 
 _SNAPSHOT = "projects/{project}/snapshots/{snapshot}"
 _SCHEDULE = "projects/{project}/schedules/{schedule}"
@@ -89,6 +91,7 @@ ACTIONS: Sequence[Action] = [
         permission="pubsub.schedules.run",
         title="Run now",
         label="Run it now",
+        at_once=True,
         help="Publishes one message more, also if the schedule is paused.",
         call=posting("run"),
         receipt=done("Ran {target}."),
@@ -101,6 +104,7 @@ ACTIONS: Sequence[Action] = [
         permission="pubsub.schedules.update",
         title="Pause",
         label="Pause the schedule",
+        at_once=True,
         call=posting("pause"),
         receipt=done("Paused {target}.", undo="resume"),
         command=command("schedule pause {target}"),
@@ -112,6 +116,7 @@ ACTIONS: Sequence[Action] = [
         permission="pubsub.schedules.update",
         title="Resume",
         label="Resume the schedule",
+        at_once=True,
         call=posting("resume"),
         receipt=done("Resumed {target}.", undo="pause"),
         command=command("schedule resume {target}"),
@@ -164,6 +169,7 @@ ACTIONS: Sequence[Action] = [
         label="Commit the revision",
         help="It is refused, with the reason, if it is not compatible with the revisions before.",
         fields=_DEFINITION,
+        changes=lambda schema, values: differences(schema.get("definition", ""), values["definition"]),
         call=_commit,
         initial=lambda schema: {"type": schema.get("type", "AVRO"), "definition": schema.get("definition", "")},
         receipt=done("Committed a revision of {target}."),
@@ -211,6 +217,21 @@ ACTIONS: Sequence[Action] = [
             f"Cancelled {target.id}: nobody gets it.", f"{target.project}/topics/{target.parts['topic']}"
         ),
         command=command("scheduled cancel TOPIC {target}"),
+    ),
+    Action(
+        on=PROJECT,
+        verb="mark",
+        rpc="CreateMark",
+        permission="pubsub.topics.update",
+        title="Mark this moment",
+        label="Make the mark",
+        help="A line in all charts of the project, of a deployment for example.",
+        shown_on=("", "/activity"),
+        fields=[Field(name="text", label="Text", required=True, placeholder="Release 7"), LABELS],
+        call=lambda target, values: Call("POST", f"{target.name}/marks", chosen(values, "text", "labels")),
+        receipt=lambda target, values, _: Receipt(f"Marked: {values['text']}.", f"{target.name}/activity"),
+        command=command("events mark {text}", labels="label"),
+        page=lambda target: f"{target.name}/activity",
     ),
     Action(
         on=PROJECT,

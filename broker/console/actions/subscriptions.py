@@ -1,6 +1,7 @@
 """Actions on subscriptions and on their deliveries."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from broker.client.words import counted, duration_text, whole_seconds
 from broker.console.actions import reading
@@ -141,7 +142,8 @@ def _set_endpoint(target: Target, values: Values) -> Call:
 
 
 def _test_push(target: Target, values: Values) -> Call:
-    return Call("POST", f"{target.name}:testPush", {"message": {"data": encoded(values.get("data", ""))}})
+    body = {"message": {"data": encoded(values["data"])}} if "data" in values else {}
+    return Call("POST", f"{target.name}:testPush", body)
 
 
 def _tested(target: Target, _: Values, answer: Json) -> Receipt:
@@ -155,10 +157,76 @@ def _snapshot(target: Target, values: Values) -> Call:
     return Call("PUT", f"{target.project}/snapshots/{values['id']}", body)
 
 
+def _push_status(data: Mapping[str, Any]) -> Json | None:
+    """Return the state of the endpoint that a page shows; None: nothing is pushed."""
+    delivering = data.get("delivering")
+    if delivering is not None:
+        status: Json | None = delivering.status.answer if delivering.is_push else None
+        return status
+    status = data.get("status", {})
+    return status if "circuitBreaker" in status else None
+
+
+def _is_push(data: Mapping[str, Any]) -> bool:
+    return _push_status(data) is not None
+
+
+def _pushes_are_paused(data: Mapping[str, Any]) -> bool:
+    return (_push_status(data) or {}).get("state") == "PAUSED"
+
+
+def _status(target: Target, _: object) -> Call:
+    return Call("GET", f"{target.name}:pushStatus")
+
+
+def _since_it_failed(status: Json) -> dict[str, str]:
+    """Fill in when the circuit breaker opened: the time after which pushes were not even tried."""
+    breaker = status.get("circuitBreaker", {})
+    opened = ""
+    for change in breaker.get("history", ()):  # the newest first
+        if change["state"] != "CLOSED":
+            opened = change["changeTime"]
+        elif opened:
+            break
+    return {_SINCE.name: opened} if opened else {}
+
+
 def _resent(target: Target, _: Values, answer: Json) -> Receipt:
     return Receipt(outcomes(f"Messages to {target.id}", answer), target.name)
 
 
+RECOVER = Action(
+    on=SUBSCRIPTION,
+    verb="recover",
+    rpc="RecoverPushes",
+    permission="pubsub.subscriptions.consume",
+    title="Recover failed pushes",
+    label="Push {count} again",
+    weight=Weight.BOUNDED,
+    has_preview=True,
+    applies=_is_push,
+    help="What was given up since the time is pushed again.",
+    fields=[_SINCE, RATE],
+    reads=_status,
+    initial=_since_it_failed,
+    shown_on=("", "/pushAttempts"),
+    call=posting("recover", "startTime", RATE.name),
+    receipt=operation("Recovering the pushes of {target}."),
+    command=command("push recover {target}", startTime="since", maxMessagesPerSecond="rate"),
+)
+RESEND = Action(
+    on=SUBSCRIPTION,
+    verb="resend",
+    rpc="ResendMessages",
+    permission="pubsub.subscriptions.consume",
+    title="Resend messages",
+    label="Resend the messages",
+    help="They are delivered once more, to this subscription alone, even if they were acknowledged.",
+    fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)],
+    call=posting("resend", "messageIds"),
+    receipt=_resent,
+    command=command("push resend {target} {messageIds}"),
+)
 ACTIONS: Sequence[Action] = [
     Action(
         on=PROJECT,
@@ -221,6 +289,7 @@ ACTIONS: Sequence[Action] = [
         title="Undo the last seek or purge",
         label="Undo it",
         help="Back to where it was before the newest seek or purge of the last hour that can be undone.",
+        at_once=True,
         call=posting("undoSeek"),
         receipt=_sought,
         command=command("seek {target} --undo --yes"),
@@ -247,6 +316,7 @@ ACTIONS: Sequence[Action] = [
         title="Resume",
         applies=lambda data: "pause" in data.get("subscription", {}),
         label="Resume the subscription",
+        at_once=True,
         call=posting("resume"),
         receipt=done("Resumed {target}.", undo="pause"),
         command=command("sub resume {target}"),
@@ -259,7 +329,8 @@ ACTIONS: Sequence[Action] = [
         title="Pause pushes",
         label="Pause the pushes",
         fields=[REASON],
-        applies=lambda data: bool(data.get("is_push")),
+        applies=lambda data: _is_push(data) and not _pushes_are_paused(data),
+        shown_on=("", "/pushAttempts"),
         call=posting("pausePush", "reason"),
         receipt=done("Paused the pushes of {target}.", undo="resumePush"),
         command=command("push pause {target}", reason="reason"),
@@ -271,7 +342,9 @@ ACTIONS: Sequence[Action] = [
         permission="pubsub.subscriptions.update",
         title="Resume pushes",
         label="Resume the pushes",
-        applies=lambda data: bool(data.get("is_push")),
+        applies=_pushes_are_paused,
+        shown_on=("", "/pushAttempts"),
+        at_once=True,
         call=posting("resumePush"),
         receipt=done("Resumed the pushes of {target}.", undo="pausePush"),
         command=command("push resume {target}"),
@@ -283,29 +356,16 @@ ACTIONS: Sequence[Action] = [
         permission="pubsub.subscriptions.update",
         title="Send a test push",
         label="Send it",
-        applies=lambda data: bool(data.get("is_push")),
+        applies=_is_push,
+        shown_on=("", "/pushAttempts"),
+        at_once=True,
         help="One message that is not in the log, with the id 0; nothing is counted for or against the endpoint.",
-        fields=[Field(name="data", label="Body", kind="area", default="A test.")],
+        fields=[Field(name="data", label="Body", kind="area", help="Empty: a text of the broker's.")],
         call=_test_push,
         receipt=_tested,
         command=command("push test {target} {data}"),
     ),
-    Action(
-        on=SUBSCRIPTION,
-        verb="recover",
-        rpc="RecoverPushes",
-        permission="pubsub.subscriptions.consume",
-        title="Recover failed pushes",
-        label="Push {count} again",
-        weight=Weight.BOUNDED,
-        has_preview=True,
-        applies=lambda data: bool(data.get("is_push")),
-        help="What was dead-lettered since the time is pushed again.",
-        fields=[_SINCE, RATE],
-        call=posting("recover", "startTime", RATE.name),
-        receipt=operation("Recovering the pushes of {target}."),
-        command=command("push recover {target}", startTime="since", maxMessagesPerSecond="rate"),
-    ),
+    RECOVER,
     Action(
         on=SUBSCRIPTION,
         verb="replayMissing",
@@ -315,7 +375,7 @@ ACTIONS: Sequence[Action] = [
         label="Push {count}",
         weight=Weight.BOUNDED,
         has_preview=True,
-        applies=lambda data: bool(data.get("is_push")),
+        applies=_is_push,
         fields=[_SINCE, Field(name="endpointTime", label="The endpoint is new since", kind="time"), RATE],
         call=posting("replayMissing", "startTime", "endpointTime", RATE.name),
         receipt=operation("Pushing to the endpoint of {target} what it missed."),
@@ -326,19 +386,7 @@ ACTIONS: Sequence[Action] = [
             maxMessagesPerSecond="rate",
         ),
     ),
-    Action(
-        on=SUBSCRIPTION,
-        verb="resend",
-        rpc="ResendMessages",
-        permission="pubsub.subscriptions.consume",
-        title="Resend messages",
-        label="Resend the messages",
-        help="They are delivered once more, to this subscription alone, even if they were acknowledged.",
-        fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)],
-        call=posting("resend", "messageIds"),
-        receipt=_resent,
-        command=command("push resend {target} {messageIds}"),
-    ),
+    RESEND,
     Action(
         on=SUBSCRIPTION,
         verb="snapshot",

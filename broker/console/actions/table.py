@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.console.actions import dead_letters, project, subscriptions, topics
+from broker.console.actions import access, dead_letters, project, subscriptions, topics
 from broker.console.actions.action import Action
 
 ACTIONS: Sequence[Action] = [
@@ -10,4 +10,5 @@ ACTIONS: Sequence[Action] = [
     *subscriptions.ACTIONS,
     *dead_letters.ACTIONS,
     *project.ACTIONS,
+    *access.ACTIONS,
 ]

@@ -1,6 +1,7 @@
 """Actions on topics."""
 
-from collections.abc import Sequence
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 
 from broker.client.words import duration_text
 from broker.console.actions import reading
@@ -46,6 +47,22 @@ def _publish(target: Target, values: Values) -> Call:
     return Call("POST", f"{target.name}:publish", {"messages": [message]})
 
 
+def _template(target: Target, texts: Mapping[str, str]) -> Call | None:
+    template = texts.get("template", "").strip()
+    return Call("GET", f"{target.project}/messageTemplates/{template}") if template else None
+
+
+def _of_template(template: Json) -> Mapping[str, str]:
+    """Return what the form has of a template.  A body that is no text goes into the field for files."""
+    data = template.get("data", "")
+    try:
+        body = {"data": b64decode(data).decode()}
+    except ValueError:
+        body = {"base64": data}
+    attributes = "\n".join(f"{name}={value}" for name, value in template.get("attributes", {}).items())
+    return {**body, "attributes": attributes, "orderingKey": template.get("orderingKey", "")}
+
+
 def _published(target: Target, _: Values, answer: Json) -> Receipt:
     message_id = answer["messageIds"][0]
     return Receipt(f"Published message {message_id}.", f"{target.name}/messages/{message_id}")
@@ -78,7 +95,11 @@ ACTIONS: Sequence[Action] = [
         permission="pubsub.topics.publish",
         title="Publish a message",
         label="Publish the message",
+        reads=_template,
+        initial=_of_template,
+        templates=lambda target: Call("GET", f"{target.project}/messageTemplates", query={"pageSize": "200"}),
         fields=[
+            Field(name="template", label="Template", help="Its id. Its message is filled in."),
             Field(name="data", label="Body", kind="area"),
             Field(name="base64", label="Or a file, or a body in base64", kind="area"),
             Field(name="attributes", label="Attributes", kind="area", read=reading.pairs, placeholder="kind=order"),
@@ -132,6 +153,7 @@ ACTIONS: Sequence[Action] = [
         title="Unfreeze",
         applies=lambda data: "frozen" in data.get("topic", {}),
         label="Unfreeze the topic",
+        at_once=True,
         call=posting("unfreeze"),
         receipt=done("Unfroze {target}: it takes messages again.", undo="freeze"),
         command=command("topic unfreeze {target}"),

@@ -34,6 +34,7 @@ async def access(view: View) -> Page:
             _policy_command(project, resource),
             *([_explain_command(project, principal, permission, resource)] if explained is not None else []),
         ],
+        row_actions={"grant": [resource], "revoke": [resource]},
         data={
             "resource": resource,
             "short": asked.get("resource", ""),
@@ -80,6 +81,7 @@ async def service_account(view: View) -> Page:
             Command(f"broker auth accounts show {email} --project {project}", name),
             Command(f"broker auth keys list {email} --project {project}", f"{name}/keys"),
         ],
+        row_actions={"delete": [key["name"] for key in keys.list("keys")]},
         data={
             "account": found,
             "keys": keys,
@@ -101,6 +103,7 @@ async def api_keys(view: View) -> Page:
         command="broker auth api-keys list",
         data={"keys": found.get("keys", []), "next": view.next_page(found)},
         section="access",
+        row_actions={"delete": [key["name"] for key in found.get("keys", ())]},
     )
 
 

@@ -19,10 +19,11 @@ async def make_page(view: View, *, until: str) -> Page:
     """Return the page.  `until`: when the share link that shows it expires; "": no link shows it."""
     project, subscription = view.parts["project"], view.parts["subscription"]
     name, asked = f"{view.project}/subscriptions/{subscription}", view.asked("outcome")
-    status, attempts, failures = await asyncio.gather(
+    status, attempts, failures, links = await asyncio.gather(
         view.get(f"{name}:pushStatus"),
         view.block(f"{name}:pushAttempts", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked),
         view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
+        _nothing() if until else view.block(f"{name}/shareLinks", pageSize=PAGE_SIZE),
     )
     given = option({key: value.lower() for key, value in asked.items()})
     command = Command(f"broker push attempts {subscription} --project {project}{given}", f"{name}:pushAttempts")
@@ -33,10 +34,16 @@ async def make_page(view: View, *, until: str) -> Page:
         name=name,
         section="subscriptions",
         commands=[] if until else [command],
+        row_actions={
+            "resend": [name],
+            "delete": [link["name"] for link in links.list("shareLinks")] if links is not None else [],
+        },
         data={
+            "acting": name,  # on what its messages are resent
             "status": status,
             "attempts": attempts,
             "failures": failures,
+            "links": links,  # None: nobody sees them by a link
             "asked": asked,
             "outcomes": OUTCOMES,
             "until": until,
@@ -45,10 +52,14 @@ async def make_page(view: View, *, until: str) -> Page:
     )
 
 
+async def _nothing() -> None:
+    return None
+
+
 PAGES = [
     PageRoute(
         "projects/{project}/subscriptions/{subscription}/pushAttempts",
         push_attempts,
-        ["GetPushStatus", "ListPushAttempts", "ListPushFailures"],
+        ["GetPushStatus", "ListPushAttempts", "ListPushFailures", "ListShareLinks"],
     ),
 ]

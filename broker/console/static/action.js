@@ -14,7 +14,7 @@ let sending = false;
 
 function fields() {
   const query = new URLSearchParams(/** @type {any} */ (new FormData(form)));
-  for (const name of ["expectedCount", "asOf", "references", "estimated", "confirm"]) query.delete(name);
+  for (const name of ["expectedCount", "asOf", "references", "estimated", "etag", "confirm"]) query.delete(name);
   return query;
 }
 
@@ -42,26 +42,36 @@ async function look() {
   }
 }
 
+/** Where one can see whether an action was done. */
+function places() {
+  const path = location.pathname;
+  if (path.startsWith("/console/shared/")) return [["your pushes", path.replace(/:\w+$/, "")]];
+  const project = path.match(/^\/console\/projects\/[^/]+/)?.[0] ?? "/console";
+  return [["operations", `${project}/operations`], ["activity", `${project}/activity`]];
+}
+
 /** Say that nobody knows whether it was done; the page does not send it again. */
-function unknown() {
-  const project = location.pathname.match(/^\/console\/projects\/[^/]+/)?.[0] ?? "/console";
+function unknown(/** @type {HTMLFormElement} */ own) {
   const note = document.createElement("p");
   note.className = "refusal";
   note.id = "error";
   note.tabIndex = -1;
   note.setAttribute("role", "alert");
   note.append("The result is not known: the broker did not answer. Look before you repeat it: ");
-  for (const [word, path] of [["operations", `${project}/operations`], ["activity", `${project}/activity`]]) {
+  for (const [at, [word, path]] of places().entries()) {
     const link = linkTo(path, word);
     link.target = "_blank";
-    note.append(link, word === "operations" ? ", " : ".");
+    note.append(at ? ", " : "", link);
   }
+  note.append(".");
   document.getElementById("error")?.remove();
-  form.before(note);
+  (own.closest(".actions") ?? own).before(note);
   note.focus();
 }
 
 async function send(/** @type {SubmitEvent} */ event) {
+  const own = /** @type {HTMLFormElement} */ (event.target);
+  if (own.id !== "action" && !own.classList.contains("at-once")) return;
   const button = /** @type {HTMLButtonElement | null} */ (event.submitter);
   if (button?.formMethod === "get") return;
   event.preventDefault();
@@ -69,9 +79,10 @@ async function send(/** @type {SubmitEvent} */ event) {
   sending = true;
   if (button) button.disabled = true;
   try {
-    const body = new URLSearchParams(/** @type {any} */ (new FormData(form)));
+    const body = new URLSearchParams(/** @type {any} */ (new FormData(own)));
     const headers = { Accept: "application/json, text/html" };
-    const answer = await fetch(location.pathname, { method: "POST", body, headers, redirect: "error" });
+    const address = new URL(own.getAttribute("action") ?? location.pathname, location.href);
+    const answer = await fetch(address.pathname, { method: "POST", body, headers, redirect: "error" });
     if (answer.headers.get("content-type")?.startsWith("application/json")) {
       location.assign((await answer.json()).location);
       return;
@@ -80,6 +91,7 @@ async function send(/** @type {SubmitEvent} */ event) {
     const main = document.querySelector("main");
     const next = fresh.querySelector("main");
     if (!main || !next) throw new Error("no page");
+    if (address.pathname !== location.pathname) history.pushState(null, "", address.pathname);
     main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
     copyButtons();
     start();
@@ -89,7 +101,7 @@ async function send(/** @type {SubmitEvent} */ event) {
       error.focus();
     }
   } catch {
-    unknown();
+    unknown(own);
     return;
   }
   sending = false;
@@ -117,7 +129,6 @@ function start() {
   const own = /** @type {HTMLFormElement | null} */ (document.getElementById("action"));
   if (!own) return;
   form = own;
-  own.addEventListener("submit", send);
   own.addEventListener("input", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     if (target.id === "f-confirm") return;
@@ -127,4 +138,5 @@ function start() {
   files(own);
 }
 
+document.addEventListener("submit", send);
 start();

@@ -378,7 +378,7 @@ async def _outcome(entry: EntryPoint, probe: Probe) -> str:
             assert not new, f"it {result}, and is in the log"
             _check_reason(entry, probe, result)
         await world.broker.core.resources.topic(world.rest.topic(topic))  # it may have been forgotten, as changed
-    shows = result is Result.STORED and probe.shows is not None and probe.shows(world, topic, new)
+        shows = result is Result.STORED and probe.shows is not None and probe.shows(world, topic, new)
     finally:
         if probe.off is not None:
             await probe.off(world, topic)

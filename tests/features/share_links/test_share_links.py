@@ -1,6 +1,7 @@
 """Share links: what their holders see, what they cannot, and what ends them."""
 
 import hashlib
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -13,7 +14,7 @@ from broker.access.share_links.share_link_rows import delete_ended_share_links
 from broker.console.routes import PAGES
 from broker.db.schema.tables import share_links
 from tests.fixtures.access import Guarded, guarded
-from tests.fixtures.broker import Json
+from tests.fixtures.broker import Json, eventually
 from tests.fixtures.push_sink import PushSink
 
 HOOK, OTHER = "projects/guarded/subscriptions/hook", "projects/guarded/subscriptions/other"
@@ -156,6 +157,143 @@ async def test_a_holder_makes_the_calls_of_the_page_and_no_others(world: Guarded
     for permission in ("pubsub.subscriptions.delete", "pubsub.subscriptions.setIamPolicy", "pubsub.topics.publish"):
         allowed = await access.authorizer.allowed(holder, [permission], [HOOK, OTHER, world.project])
         assert not any(allowed.values()), permission
+
+
+# --- what a holder may do ---------------------------------------------------------------------------------------
+
+
+async def push_failure(world: Guarded, sink: PushSink, name: str = HOOK) -> str:
+    """Publish a message that the endpoint refuses until it is mended; return its id once a failure is on record."""
+    await world.ok("POST", f"{name}:modifyPushConfig", {"pushConfig": {"pushEndpoint": f"{sink.url}/status/503"}})
+    published = await world.ok(
+        "POST", f"{world.project}/topics/orders:publish", {"messages": [{"data": "YQ=="}, {"data": "Yg=="}]}
+    )
+
+    async def on_record() -> bool:
+        found = await world.ok("GET", f"{name}:pushFailures")
+        return {one["messageId"] for one in found.get("pushFailures", ())} >= set(published["messageIds"])
+
+    await eventually(on_record, seconds=120)
+    return str(published["messageIds"][0])
+
+
+async def test_a_link_that_permits_it_resends_a_message_that_was_pushed(
+    world: Guarded, holder: httpx.AsyncClient, push_sink: PushSink
+) -> None:
+    message_id = await push_failure(world, push_sink)
+    mended = {"pushConfig": {"pushEndpoint": f"{push_sink.url}/status/200"}}
+    await world.ok("POST", f"{HOOK}:modifyPushConfig", mended)
+    await eventually(lambda: acknowledged(world, message_id), seconds=120)
+    await open_link(holder, await create(world, permissions=["RESEND"]))
+    page = await holder.get(PAGE)
+    address = f"{PAGE}:resend?messageIds={message_id}"
+    assert f'href="{address}"' in page.text
+    assert ":recover" not in page.text
+    assert "pubsub.subscriptions" not in page.text
+    form = await holder.get(address)
+    assert (form.status_code, "Resend the messages</button>" in form.text) == (200, True)
+    assert "/console/projects" not in form.text
+    assert "broker push" not in form.text
+    done = await holder.post(f"{PAGE}:resend", data={"messageIds": message_id})
+    assert (done.status_code, done.headers["location"]) == (303, PAGE), done.text
+    assert "Messages to hook: 1 resent." in (await holder.get(PAGE)).text
+    refused = await holder.post(f"{PAGE}:recover", data={"startTime": "1h", "expectedCount": "0", "asOf": _LATE})
+    assert refused.status_code == 403
+    assert "operations" not in await world.ok("GET", f"{world.project}/operations")
+
+
+async def acknowledged(world: Guarded, message_id: str) -> bool:
+    found = await world.ok("GET", f"{world.project}/messages/{message_id}")
+    states = {one["subscription"]: one["state"] for one in found["subscriptions"]}
+    return states[HOOK] == "ACKNOWLEDGED"
+
+
+async def test_a_link_that_permits_it_recovers_pushes_after_a_preview(
+    world: Guarded, holder: httpx.AsyncClient, push_sink: PushSink
+) -> None:
+    await world.ok("PUT", f"{world.project}/topics/morgue", {})
+    await world.ok("PUT", f"{world.project}/subscriptions/reader", {"topic": f"{world.project}/topics/morgue"})
+    policy = {"deadLetterTopic": f"{world.project}/topics/morgue", "maxDeliveryAttempts": 5}
+    retry = {"minimumBackoff": "0s", "maximumBackoff": "0s"}
+    fields = {"name": HOOK, "deadLetterPolicy": policy, "retryPolicy": retry}
+    await world.ok("PATCH", HOOK, {"subscription": fields, "updateMask": "deadLetterPolicy,retryPolicy"})
+    await push_failure(world, push_sink)
+
+    async def given_up() -> bool:
+        found = await world.ok("GET", f"{HOOK}/deadLetters")
+        return len(found.get("deadLetters", ())) == 2
+
+    await eventually(given_up, seconds=120)
+    await open_link(holder, await create(world, permissions=["RECOVER"]))
+    page = await holder.get(PAGE)
+    assert f'href="{PAGE}:recover"' in page.text
+    assert ":resend" not in page.text
+    form = await holder.get(f"{PAGE}:recover", params={"startTime": "1h"})
+    assert "Push 2 messages again</button>" in form.text
+    unseen = await holder.post(f"{PAGE}:recover", data={"startTime": "1h"})
+    assert (unseen.status_code, "Look at what this would do first" in unseen.text) == (400, True)
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form.text))
+    done = await holder.post(f"{PAGE}:recover", data={"startTime": "1h", **hidden})
+    assert (done.status_code, done.headers["location"]) == (303, PAGE), done.text
+    assert "Recovering the pushes of hook." in (await holder.get(PAGE)).text
+    [operation] = (await world.ok("GET", f"{world.project}/operations"))["operations"]
+    assert operation["metadata"]["startedBy"].startswith(f"shareLink:{HOOK}/shareLinks/")
+
+
+async def test_a_holder_resends_only_what_the_page_shows(
+    world: Guarded, holder: httpx.AsyncClient, push_sink: PushSink
+) -> None:
+    """Neither messages of other subscriptions and topics, nor those that its own has never pushed."""
+    await world.ok("POST", f"{HOOK}:pausePush", {})
+    other = await push_failure(world, push_sink, OTHER)
+    await world.ok("PUT", f"{world.project}/topics/elsewhere", {})
+    elsewhere = await world.ok(
+        "POST", f"{world.project}/topics/elsewhere:publish", {"messages": [{"data": "YQ=="}]}
+    )
+    await open_link(holder, await create(world, permissions=["RESEND", "RECOVER"]))
+    for message_id in (other, elsewhere["messageIds"][0], "1", "x", f"{other} 1"):
+        refused = await holder.post(f"{PAGE}:resend", data={"messageIds": message_id})
+        assert refused.status_code in (400, 404), (message_id, refused.text)
+        assert "nobody" not in refused.text
+    refused = await holder.post(f"/console/shared/{OTHER}/pushAttempts:resend", data={"messageIds": other})
+    assert refused.status_code == 401
+    for verb in ("testPush", "pausePush", "resumePush", "redrive", "purge", "delete"):
+        for path in (f"/console/shared/{HOOK}:{verb}", f"{PAGE}:{verb}", f"/console/{HOOK}:{verb}"):
+            answer = await holder.post(path, data={})
+            assert answer.status_code in (401, 405), path
+
+
+@pytest.mark.parametrize("ended", ["expired", "revoked"])
+@pytest.mark.parametrize("verb", ["resend", "recover"])
+async def test_a_link_that_has_ended_does_nothing(
+    world: Guarded, holder: httpx.AsyncClient, push_sink: PushSink, ended: str, verb: str
+) -> None:
+    message_id = await push_failure(world, push_sink)
+    link = await create(world, permissions=["RESEND", "RECOVER"], ttl="60s")
+    headers = {"Cookie": f"{COOKIE}={token_of(link)}"}
+    assert (await holder.get(f"{PAGE}:{verb}", headers=headers)).status_code == 200
+    if ended == "revoked":
+        await world.ok("DELETE", link["name"])
+    else:
+        world.clock.ahead += timedelta(seconds=60)
+    typed = {"messageIds": message_id, "startTime": "1h", "expectedCount": "0", "asOf": _LATE}
+    for answer in (
+        await holder.post(f"{PAGE}:{verb}", data=typed, headers=headers),
+        await holder.get(f"{PAGE}:{verb}", headers=headers),
+    ):
+        assert (answer.status_code, "has expired or was revoked" in answer.text) == (401, True)
+    assert "operations" not in await world.ok("GET", f"{world.project}/operations")
+
+
+async def test_forms_of_other_pages_do_nothing_for_a_holder(world: Guarded, holder: httpx.AsyncClient) -> None:
+    await open_link(holder, await create(world, permissions=["RESEND", "RECOVER"]))
+    for headers in ({"Origin": "https://evil.example.com"}, {"Sec-Fetch-Site": "cross-site"}):
+        for verb in ("resend", "recover"):
+            answer = await holder.post(f"{PAGE}:{verb}", data={"messageIds": "1"}, headers=headers)
+            assert answer.status_code == 403
+
+
+_LATE = "2100-01-01T00:00:00Z"
 
 
 # --- who may give what ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from broker.client.api import Api, Json, Refused
 from broker.client.calling import Session, calling
 from broker.client.command_line import Group
 from broker.client.output import Shown
+from broker.client.policies import with_member, without_member
 from broker.client.stop import Stop
 from broker.features.iam.commands.names import guessing_accounts, member_of, resource_of, role_of
 from broker.model.names import project_within
@@ -40,18 +41,8 @@ def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
     resource, role, member = _named(session, resource, role, member)
     member = canonical_member(member)
 
-    def edit(bindings: list[Json]) -> bool:
-        for binding in bindings:
-            if binding["role"] == role and not binding.get("condition"):
-                if member in binding["members"]:
-                    return False
-                binding["members"].append(member)
-                return True
-        bindings.append({"role": role, "members": [member]})
-        return True
-
     with guessing_accounts(session, member):
-        return _change(session.api, resource, edit)
+        return _change(session.api, resource, lambda bindings: with_member(bindings, role, member))
 
 
 @calling(
@@ -66,13 +57,11 @@ def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
     resource, member = resource_of(session, resource), canonical_member(member_of(session, member))
     role = role if "/" in role else role_of(session, role)  # a role that is gone can be taken away
 
-    def edit(bindings: list[Json]) -> bool:
-        for binding in bindings:
-            if binding["role"] == role and not binding.get("condition") and member in binding["members"]:
-                binding["members"].remove(member)
-                bindings[:] = [binding for binding in bindings if binding["members"]]
-                return True
-        raise Stop(f"{member} does not have {role} by the policy of {resource}")
+    def edit(bindings: Sequence[Json]) -> list[Json]:
+        left = without_member(bindings, role, member)
+        if left == bindings:
+            raise Stop(f"{member} does not have {role} by the policy of {resource}")
+        return left
 
     return _change(session.api, resource, edit)
 
@@ -131,12 +120,14 @@ def _named(session: Session, resource: str, role: str, member: str) -> tuple[str
     return resource_of(session, resource), role_of(session, role), member_of(session, member)
 
 
-def _change(api: Api, resource: str, edit: Callable[[list[Json]], bool]) -> Shown:
-    """Changes the policy of a resource with `edit`, which returns whether it changed anything."""
+def _change(api: Api, resource: str, edit: Callable[[Sequence[Json]], list[Json]]) -> Shown:
+    """Changes the policy of a resource with `edit`, which returns the new bindings."""
     for _ in range(_ATTEMPTS):
         policy = _read(api, resource)
-        if not edit(policy.setdefault("bindings", [])):
+        bindings = edit(policy.get("bindings", []))
+        if bindings == policy.get("bindings", []):
             return _shown(policy)
+        policy["bindings"] = bindings
         try:
             return _shown(api.call("POST", f"{resource}:setIamPolicy", {"policy": policy}))
         except Refused as error:
