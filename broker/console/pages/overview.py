@@ -51,21 +51,30 @@ async def overview(view: View) -> Page:
         dead_letters = await view.block(
             f"{project}/deadLetters", groupBy="sourceSubscription,fingerprint", orderBy="newestTime desc"
         )
+    by_topic, late = Block({}), Block({})
+    if codes := checks.refusals(refused):
+        by_topic = await _last_hour(view, _COUNTED[0], resource=f"{project}/topics/-", label=next(iter(codes)))
+    if checks.are_late(expired, sent):
+        late = await _last_hour(view, _COUNTED[1], resource=f"{project}/subscriptions/-")
     made = [
         check("Broker and database", broker, checks.of_broker(broker)),
-        check("Publishes of the last hour", refused, checks.of_refused_publishes(project, refused)),
+        check(
+            "Publishes of the last hour",
+            refused,
+            checks.of_refused_publishes(project, refused, by_topic, quotas, view.now),
+        ),
         check("Frozen topics", topics, checks.of_frozen_topics(topics)),
         check("Deliveries and endpoints", lag, checks.of_deliveries(lag)),
         check(
             "Dead letters of the last hour", dead_letters, checks.of_dead_letters(project, dead_letters, view.now)
         ),
         check("Retention of what waits", subscriptions, checks.of_retention(lag, subscriptions)),
-        check("Ack deadlines", expired, checks.of_ack_deadlines(project, expired, sent)),
+        check("Ack deadlines", expired, checks.of_ack_deadlines(project, expired, sent, late, view.now)),
         check("Operations of the last day", operations, checks.of_operations(operations, view.now)),
         check("Schedules", schedules, checks.of_schedules(schedules, view.now)),
         check("Quotas", quotas, checks.of_quotas(project, quotas)),
     ]
-    findings = sorted([finding for one in made for finding in one.findings], key=lambda finding: finding.state.rank)
+    findings = sorted([finding for one in made for finding in one.findings], key=checks.rank)
     subscribed: list[Json] = answer["subscriptions"]
     ages: list[str] = [one[AGE] for one in subscribed if AGE in one]
     return Page(
@@ -113,8 +122,9 @@ def _verdict(made: list[Check]) -> str:
     return f"Nothing needs attention. {checked}"
 
 
-async def _last_hour(view: View, metric: str) -> Block:
-    return await view.block(f"{view.project}/timeSeries", metric=metric, interval="3600s", alignmentPeriod="600s")
+async def _last_hour(view: View, metric: str, **of: str) -> Block:
+    asked = {"metric": metric, "interval": "3600s", "alignmentPeriod": "60s"}
+    return await view.block(f"{view.project}/timeSeries", **asked, **of)
 
 
 PAGES = [

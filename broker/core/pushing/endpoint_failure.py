@@ -2,10 +2,30 @@
 
 from datetime import datetime
 
-from broker.model.push_state import FailingMessage, FailureRun, PushState
+from broker.core.pushing.health.fault import Fault, fault_of
+from broker.model.durations import format_units
+from broker.model.push_state import FailingMessage, FailureRun, LateAnswers, PushState
 from broker.model.timestamps import format_timestamp
 
 Fields = dict[str, object]  # of JSON
+
+
+def refuses_one_message(state: PushState) -> bool:
+    """Whether the failures since the last success are refusals of a single message: others were not tried."""
+    run = state.failures
+    return (
+        run is not None
+        and state.breaker == "closed"
+        and state.consecutive_failures == 1
+        and fault_of(run.status) is Fault.REJECTED
+    )
+
+
+def describe_answer(status: int | None, reason: str) -> str:
+    """Describe what an endpoint answered, such as "status 400 (Bad Request)"."""
+    if status is None:
+        return reason
+    return f"status {status} ({reason})" if reason else f"status {status}"
 
 
 def describe_failing_endpoint(state: PushState) -> str:
@@ -18,6 +38,17 @@ def describe_failing_endpoint(state: PushState) -> str:
         parts = [f"{failed} by {format_timestamp(state.changed_at)}"]
     breaker = "" if state.breaker == "closed" else f"its circuit breaker is {state.breaker.replace('_', ' ')}"
     return f"The endpoint fails: {_join(*parts, breaker, retry)}."
+
+
+def describe_late_answers(late: LateAnswers, *, deadline_seconds: int) -> str:
+    """Describe an endpoint that accepts requests after their ack deadline, and what to do about it."""
+    requests = "1 request was" if late.requests == 1 else f"{late.requests:,} requests were"
+    last, after = format_timestamp(late.last_at), format_units(late.latency, most=1)
+    return (
+        f"The endpoint answers too late: {requests} accepted after the ack deadline of {deadline_seconds}s since "
+        f"{format_timestamp(late.since)}, the last one at {last} after {after}. "
+        f"Their messages are pushed more than once. Set an ack deadline above {after}, or answer sooner."
+    )
 
 
 def describe_run(run: FailureRun, retry_at: datetime | None) -> str:
@@ -57,9 +88,7 @@ def _requests(run: FailureRun) -> str:
 
 
 def _last(status: int | None, reason: str) -> str:
-    if status is not None:
-        reason = f"status {status} ({reason})" if reason else f"status {status}"
-    return f"the last one: {reason}"
+    return f"the last one: {describe_answer(status, reason)}"
 
 
 def _next_attempt(retry_at: datetime | None) -> str:

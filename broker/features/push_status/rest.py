@@ -13,8 +13,10 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.core.lag.lag import LagState
 from broker.core.pushing.endpoint_failure import (
     describe_failing_endpoint,
+    describe_late_answers,
     endpoint_failure_fields,
     failing_message_fields,
+    refuses_one_message,
 )
 from broker.core.resources.pause_rest import decode_pause, pause_json
 from broker.core.resources.pause_service import PauseService
@@ -118,7 +120,7 @@ def push_status_json(subscription: Subscription, state: PushState | None, now: d
     body: dict[str, Any] = {"state": "ACTIVE"}
     if state.paused_reason:
         body = {"state": "PAUSED", **pause_json(subscription.pause or Pause(state.paused_reason))}
-    elif state.is_failing(now):
+    elif state.is_failing(now) and not refuses_one_message(state):
         body = {"state": "FAILING", **endpoint_failure_json(state)}
     body["circuitBreaker"] = {
         "state": state.breaker.upper(),
@@ -130,6 +132,15 @@ def push_status_json(subscription: Subscription, state: PushState | None, now: d
         body["retryTime"] = format_timestamp(state.retry_at)
     if state.waits_since is not None and not state.paused_reason:
         body["waitsForSlotsSince"] = format_timestamp(state.waits_since)
+    if state.late_answers is not None:
+        late = state.late_answers
+        body["lateAnswers"] = {
+            "startTime": format_timestamp(late.since),
+            "lastTime": format_timestamp(late.last_at),
+            "requests": late.requests,
+            "lastLatency": format_duration(late.latency),
+            "verdict": describe_late_answers(late, deadline_seconds=subscription.ack_deadline_seconds),
+        }
     if state.failing_messages:
         body["failingMessages"] = [failing_message_fields(message) for message in state.failing_messages]
     return body

@@ -49,8 +49,8 @@ async def test_the_oldest_message_comes_first_and_then_those_at_rest_by_name(boa
     assert first is not None
     assert (first.oldest_unacked_at, first.published_messages) == (log.start, 3)
     assert first.details == {
-        "verdict": "No client is pulling or streaming: 0 messages are outstanding, the oldest"
-        " unacknowledged one is 1m old."
+        "verdict": "No client is pulling or streaming: 3 messages are not acknowledged and none of them is"
+        " outstanding; the oldest is 1m old."
     }
 
 
