@@ -47,6 +47,7 @@ async def test_a_quota_that_is_nearly_or_wholly_used(rest: Rest) -> None:
     assert "100 % of topics are used: 1 of 1. More is refused." in found
 
 
+@pytest.mark.own_broker(allow_reset=True)
 async def test_publishes_that_a_quota_refuses(rest: Rest, broker: Broker) -> None:
     await rest.create_topic("clicks")
     await rest.ok("PATCH", f"{rest.project}/quotas", {"limits": {"publishMessages": 1}})

@@ -286,7 +286,7 @@ def _judge(
         return LagState.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
     outstanding = sum(shard.outstanding for shard in shards)
     unacked = claimed + waiting + sum(shard.held for shard in shards)
-    return _slow(subscription, delivering.readers, unacked, outstanding, age)
+    return _slow(subscription, delivering.readers, unacked=unacked, outstanding=outstanding, age=age)
 
 
 def _caught_up(subscription: Subscription, shards: Sequence[ShardLag]) -> str:
@@ -355,7 +355,7 @@ def _refusal(state: PushState | None) -> str:
 
 
 def _slow(
-    subscription: Subscription, readers: int, unacked: int, outstanding: int, age: timedelta
+    subscription: Subscription, readers: int, *, unacked: int, outstanding: int, age: timedelta
 ) -> tuple[LagState, str]:
     """Explains why messages wait although nothing is known to stop them."""
     messages = "1 message is" if unacked == 1 else f"{unacked:,} messages are"

@@ -26,13 +26,8 @@ SELECT p.subscription_id, p.shard_id, p.head,
        CASE WHEN p.head > 0 THEN p.last_publish_time END AS last_publish_time,
        sought.time AS sought_at, coalesce(sought.skipped, 0)::int8 AS skipped, sought.principal AS sought_by,
        coalesce(sought.purged, false) AS purged,
-       newest.compared, newest.compared > 0 AND (
-           newest.matching > 0 OR out.attempts > 0 OR EXISTS (
-               SELECT FROM delivery_records AS r
-               WHERE r.shard_id = p.shard_id AND r.subscription_id = p.subscription_id
-                 AND r.recorded_at >= %(now)s - interval '1 day'
-           )
-       ) AS matched
+       newest.compared,
+       newest.compared > 0 AND (newest.matching > 0 OR out.attempts > 0 OR coalesce(recorded.is_there, false)) AS matched
 -- DISTINCT ON makes PostgreSQL compute these rows once, and not again for each lookup below.  It removes no rows,
 -- because its columns are the key of the cursors.
 FROM (
@@ -180,17 +175,23 @@ LEFT JOIN LATERAL (
     ) AS b
 ) AS held ON true
 LEFT JOIN LATERAL (
+    SELECT time
+    FROM delivery_journal
+    WHERE shard_id = p.shard_id AND subscription_id = p.subscription_id AND bucket = -1
+    ORDER BY number DESC
+    LIMIT 1
+) AS last_sought ON true
+LEFT JOIN LATERAL (
     SELECT min(j.time) AS time, max(j.principal) AS principal, bool_or(j.event = 'ACKED') AS purged,
-           sum((SELECT sum(upper(r) - lower(r)) FROM unnest(j.seqs) AS r))
-               FILTER (WHERE j.event IN ('SKIPPED', 'ACKED')) AS skipped
+           sum(j.messages) FILTER (WHERE j.event IN ('SKIPPED', 'ACKED')) AS skipped
     FROM (
-        SELECT time, event, principal, seqs, first_value(time) OVER (ORDER BY number DESC) AS last_time
+        SELECT time, event, principal, (SELECT sum(upper(r) - lower(r)) FROM unnest(seqs) AS r) AS messages
         FROM delivery_journal
         WHERE shard_id = p.shard_id AND subscription_id = p.subscription_id AND bucket = -1
         ORDER BY number DESC
         LIMIT 20
     ) AS j
-    WHERE j.time = j.last_time
+    WHERE j.time = last_sought.time
     HAVING count(*) > 0
 ) AS sought ON true
 CROSS JOIN LATERAL (
@@ -208,3 +209,11 @@ CROSS JOIN LATERAL (
         LIMIT %(max_newest)s
     ) AS m
 ) AS newest
+LEFT JOIN LATERAL (
+    SELECT true AS is_there
+    FROM delivery_records AS r
+    WHERE newest.compared > 0 AND newest.matching = 0
+      AND r.shard_id = p.shard_id AND r.subscription_id = p.subscription_id
+      AND r.recorded_at >= %(now)s - interval '1 day'
+    LIMIT 1
+) AS recorded ON true

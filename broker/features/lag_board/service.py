@@ -140,7 +140,7 @@ class LagService:
             entry = replace(entry, sample=_up_to_date(entry.sample, entry.push_state, now))
             assert entry.sample is not None
             warnings += entry.sample.warnings(now)
-        late = entry.push_state and entry.push_state.as_of(now).late_answers
+        late = None if entry.push_state is None else entry.push_state.late_answers
         if late is not None:
             deadline = entry.subscription.ack_deadline_seconds
             warnings.append(describe_late_answers(late, deadline_seconds=deadline))

@@ -399,7 +399,7 @@ async def seek(log: Log, *, now: datetime, to: datetime, by: str = "", is_purge:
                 subscription_id=log.subscription.subscription_id,
                 ordered=False,
                 now=now,
-                first_attempt_id=log.attempt_ids.next(),
+                first_attempt_id=log.attempt_ids.take(1, now=now)[0],
                 author=Author(by),
                 is_purge=is_purge,
             ),
