@@ -6,12 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from broker.core.expiration.expiration import RECORD_INTERVAL, RECORD_RESOLUTION
-from broker.core.pushing.endpoint_failure import (
-    describe_answer,
-    describe_failing_endpoint,
-    describe_failing_message,
-    refuses_one_message,
-)
+from broker.core.pushing.endpoint_failure import describe_failing_endpoint, describe_failing_message
 from broker.model.durations import format_units
 from broker.model.pause import Pause
 from broker.model.push_state import PushState
@@ -273,8 +268,7 @@ def _judge(
         return stopped
     retrying, tries = sum(shard.retrying for shard in shards), max(shard.highest_attempt or 0 for shard in shards)
     if holder is not None and (holder.attempt_number > 1 or now - holder.delivered_at > SLOW_AFTER):
-        blocked = _blocked(holder, sum(shard.held for shard in shards))
-        return LagState.BLOCKED_KEY, blocked + _refusal(delivering.push_state)
+        return LagState.BLOCKED_KEY, _blocked(holder, sum(shard.held for shard in shards))
     claimed = sum(shard.claimed for shard in shards)
     waiting = sum(shard.wanted for shard in shards)
     if retrying and retrying == claimed + waiting:
@@ -341,17 +335,10 @@ def _times(count: int) -> str:
 def _longest_failing(state: PushState | None) -> str:
     """A sentence about the message that has failed longest although the endpoint works, if one was reported."""
     if state is None or not state.failing_messages:
-        return _refusal(state)
+        return ""
     message = state.failing_messages[0]
     since = format_timestamp(message.since)
     return f" Message {message.message_id} since {since}: {describe_failing_message(message)}."
-
-
-def _refusal(state: PushState | None) -> str:
-    """A sentence about what the endpoint answers to the only message that it was sent, if it refuses that."""
-    if state is None or state.failures is None or not refuses_one_message(state):
-        return ""
-    return f" The endpoint refuses it: {describe_answer(state.failures.status, state.failures.reason)}."
 
 
 def _slow(
@@ -377,7 +364,7 @@ def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[LagState, 
     state = state.as_of(now)
     if state.paused_reason:
         return LagState.PAUSED, f"Push delivery is paused: {state.paused_reason}"
-    if state.is_failing(now) and not refuses_one_message(state):
+    if state.is_failing(now):
         return LagState.ENDPOINT_FAILING, describe_failing_endpoint(state)
     if state.waits_since is not None:
         return LagState.WAITING_FOR_SLOTS, (

@@ -10,29 +10,13 @@ from broker.model.timestamps import format_timestamp
 Fields = dict[str, object]  # of JSON
 
 
-def refuses_one_message(state: PushState) -> bool:
-    """Whether the failures since the last success are refusals of a single message: others were not tried."""
-    run = state.failures
-    return (
-        run is not None
-        and state.breaker == "closed"
-        and state.consecutive_failures == 1
-        and fault_of(run.status) is Fault.REJECTED
-    )
-
-
-def describe_answer(status: int | None, reason: str) -> str:
-    """Describe what an endpoint answered, such as "status 400 (Bad Request)"."""
-    if status is None:
-        return reason
-    return f"status {status} ({reason})" if reason else f"status {status}"
-
-
 def describe_failing_endpoint(state: PushState) -> str:
     """Describe an endpoint that fails in one sentence; `state` is as of now."""
     run, retry = state.failures, _next_attempt(state.retry_at)
     if run is not None:
-        parts = [f"{_requests(run)} since {format_timestamp(run.since)}", _last(run.status, run.reason)]
+        rejected = state.consecutive_failures == 1 and fault_of(run.status) is Fault.REJECTED
+        of_one = ", all of one message, which it may refuse alone" if rejected else ""
+        parts = [f"{_requests(run)} since {format_timestamp(run.since)}{of_one}", _last(run.status, run.reason)]
     else:
         failed = f"{state.consecutive_failures:,} different messages have failed without a success"
         parts = [f"{failed} by {format_timestamp(state.changed_at)}"]
@@ -88,7 +72,9 @@ def _requests(run: FailureRun) -> str:
 
 
 def _last(status: int | None, reason: str) -> str:
-    return f"the last one: {describe_answer(status, reason)}"
+    if status is not None:
+        reason = f"status {status} ({reason})" if reason else f"status {status}"
+    return f"the last one: {reason}"
 
 
 def _next_attempt(retry_at: datetime | None) -> str:

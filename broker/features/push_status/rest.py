@@ -16,7 +16,6 @@ from broker.core.pushing.endpoint_failure import (
     describe_late_answers,
     endpoint_failure_fields,
     failing_message_fields,
-    refuses_one_message,
 )
 from broker.core.resources.pause_rest import decode_pause, pause_json
 from broker.core.resources.pause_service import PauseService
@@ -120,7 +119,7 @@ def push_status_json(subscription: Subscription, state: PushState | None, now: d
     body: dict[str, Any] = {"state": "ACTIVE"}
     if state.paused_reason:
         body = {"state": "PAUSED", **pause_json(subscription.pause or Pause(state.paused_reason))}
-    elif state.is_failing(now) and not refuses_one_message(state):
+    elif state.is_failing(now):
         body = {"state": "FAILING", **endpoint_failure_json(state)}
     body["circuitBreaker"] = {
         "state": state.breaker.upper(),

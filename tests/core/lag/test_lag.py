@@ -211,6 +211,10 @@ async def test_pushes_say_what_stops_them(checked: Looked, log: Log) -> None:
         f"The endpoint fails: 15 requests have failed without a success since {format_timestamp(log.start)}; "
         f"the last one: status 400 (Bad Request); the next attempt is at {format_timestamp(retry_at)}."
     )
+    single = await checked_at(breaker="closed", failures=run, consecutive_failures=1)
+    assert f"since {format_timestamp(log.start)}, all of one message, which it may refuse alone; the last one" in (
+        single.verdict
+    )
     past = await checked_at(breaker="half_open", failures=run, retry_at=log.start + 20 * SECOND)
     assert past.verdict.endswith("(Bad Request); its circuit breaker is half open.")
     assert past.endpoint is not None
@@ -221,34 +225,6 @@ async def test_pushes_say_what_stops_them(checked: Looked, log: Log) -> None:
     assert await reported(breaker="closed", waits_since=log.start - SECOND) is LagState.WAITING_FOR_SLOTS
     assert await reported(breaker="closed") is LagState.SLOW_ENDPOINT
     assert await reported(breaker="open", paused_reason="It answered 410.") is LagState.PAUSED
-
-
-async def test_an_endpoint_that_refuses_the_only_message_is_not_said_to_fail(checked: Looked, log: Log) -> None:
-    await log.execute(
-        'UPDATE subscriptions SET settings = \'{"pushConfig": {"pushEndpoint": "https://example.com/"}}\''
-    )
-    await log.publish("poison")
-    [delivery] = await log.pull(1)
-    await log.nack(delivery, now=log.start + 10 * MINUTE)
-    run = FailureRun(since=log.start, requests=15, status=400, reason="Bad Request")
-    state = PushState(
-        subscription_id=log.subscription.subscription_id, changed_at=log.start, consecutive_failures=1, failures=run
-    )
-
-    async def of(state: PushState) -> Lag:
-        async with log.database.transaction() as connection:
-            await push_states.write_push_states(connection, states=[state])
-        return await checked.only(MINUTE)
-
-    lag = await of(state)
-    assert (lag.state, lag.verdict) == (
-        LagState.RETRYING,
-        "The only message has failed once, and is redelivered later. "
-        "The endpoint refuses it: status 400 (Bad Request).",
-    )
-    assert (await of(replace(state, consecutive_failures=2))).state is LagState.ENDPOINT_FAILING
-    unavailable = replace(run, status=503, reason="Service Unavailable")
-    assert (await of(replace(state, failures=unavailable))).state is LagState.ENDPOINT_FAILING
 
 
 async def test_clients_that_hold_nothing_are_not_said_to_be_slow() -> None:
@@ -399,7 +375,7 @@ async def seek(log: Log, *, now: datetime, to: datetime, by: str = "", is_purge:
                 subscription_id=log.subscription.subscription_id,
                 ordered=False,
                 now=now,
-                first_attempt_id=log.attempt_ids.take(1, now=now)[0],
+                first_attempt_id=log.attempt_ids.take_parts(1, now=now)[0],
                 author=Author(by),
                 is_purge=is_purge,
             ),
