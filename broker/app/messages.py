@@ -91,6 +91,7 @@ class Acking:
             claiming.activity,
             flushes_at_once=min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2 + 1),
             acked=claiming.readers.acked,
+            nacked=claiming.readers.nacked,
             settled=claiming.outstanding.remove,
         )
 

@@ -16,11 +16,17 @@ from broker.console.states import State, of_subscription
 from broker.model.durations import parse_duration
 
 CRITICAL, WARNING = State("Critical", "critical"), State("Warning", "warning")
+_PAUSED = State("Paused", "paused")
 AGE = "oldestUndeliveredMessageAge"
 RECENT = timedelta(hours=1)
 NEAR_LIMIT = 0.8  # of a quota, or of a retention
 MOST_EXPIRED = 0.1  # of the messages that are delivered
 FEW_DELIVERIES = 50  # in the last hour; with fewer the share is not judged
+MOST_NAMED = 3  # resources in a sentence
+OVER_AFTER = timedelta(minutes=2)  # without another one
+_BROKER = f"{PREFIX}broker"
+_EXHAUSTED = "RESOURCE_EXHAUSTED"
+_PUBLISH_QUOTAS = ("publishRequests", "publishMessages", "publishBytes", "retainedBytes")
 _NEEDS_ATTENTION = ("critical", "warning", "paused")
 
 
@@ -42,6 +48,11 @@ class Check(NamedTuple):
     refusal: ApiError | None = None
 
 
+def rank(finding: Finding) -> tuple[int, bool]:
+    """Return where a finding is in the list: the worst first, and what is of the project before the broker's."""
+    return finding.state.rank, finding.link == _BROKER
+
+
 def check(title: str, block: Block, findings: Iterable[Finding]) -> Check:
     """Return a check with the findings in the answer of a call, or with its refusal."""
     return Check(title, [] if block.error is not None else list(findings), block.error)
@@ -54,7 +65,7 @@ def of_broker(findings: Block) -> Iterable[Finding]:
             state = CRITICAL if one["severity"] == "ERROR" else WARNING
             then = f" Next: {one['nextStep']}." if "nextStep" in one else ""
             sentence = one["sentence"].removeprefix(f"{one['check']}: ")
-            yield Finding(state, one["check"], f"{_capital(sentence)}{then}", f"{PREFIX}broker", "View broker")
+            yield Finding(state, one["check"], f"{_capital(sentence)}{then}", _BROKER, "View broker")
 
 
 def of_deliveries(lag: Block) -> Iterable[Finding]:
@@ -68,22 +79,84 @@ def of_deliveries(lag: Block) -> Iterable[Finding]:
             yield Finding(WARNING, name, sentence, link, "View subscription")
 
 
-def of_refused_publishes(project: str, refused: Block) -> Iterable[Finding]:
-    """Publishes that were refused, by code."""
+def refusals(refused: Block) -> Mapping[str, int]:
+    """Return how many publish requests were refused, by code, the most first."""
     codes = {
         series["metric"]["labels"]["code"]: _total(series)
         for series in refused.list("timeSeries")
         if series["metric"]["labels"].get("code") not in (None, "OK")
     }
-    codes = {code: count for code, count in codes.items() if count}
-    if codes:
-        all_ = sum(codes.values())
-        most = max(codes, key=lambda code: codes[code])
-        because = f", {number(codes[most])} of them with {most}" if len(codes) > 1 else f" with {most}"
-        requests = "1 publish request was" if all_ == 1 else f"{number(all_)} publish requests were"
-        sentence = f"{requests} refused in the last hour{because}. {_ADVICE.get(most, '')}".rstrip()
-        page = "quotas" if most == "RESOURCE_EXHAUSTED" else "topics"
-        yield Finding(CRITICAL, project, sentence, f"{address_of(project)}/{page}", f"View {page}")
+    return dict(sorted(((code, count) for code, count in codes.items() if count), key=lambda each: -each[1]))
+
+
+def of_refused_publishes(
+    project: str, refused: Block, by_topic: Block, quotas: Block, now: datetime
+) -> Iterable[Finding]:
+    """Publishes that were refused, by code.  `by_topic`: those with the most frequent code, of each topic."""
+    codes = refusals(refused)
+    if not codes:
+        return
+    count, most = sum(codes.values()), next(iter(codes))
+    of_topics = _by_resource(by_topic, "topic_id")
+    ended = _ended([one for one in refused.list("timeSeries") if one["metric"]["labels"].get("code") in codes], now)
+    requests = "1 publish request was" if count == 1 else f"{number(count)} publish requests were"
+    to = f", {_mostly(of_topics, codes[most])}" if of_topics else ""
+    because = f", {number(codes[most])} of them with {most}" if len(codes) > 1 else f" with {most}"
+    limits = f" {_publish_limits(quotas)}" if most == _EXHAUSTED else ""
+    then = f"None has been since {ended}." if ended else _ADVICE.get(most, "")
+    sentence = f"{requests} refused in the last hour{because}{to}.{limits.rstrip()} {then}".rstrip()
+    page = "quotas" if most == _EXHAUSTED else "topics"
+    name = f"{project}/topics/{next(iter(of_topics))}" if len(of_topics) == 1 else project
+    state = WARNING if ended else CRITICAL
+    yield Finding(state, name, sentence, f"{address_of(project)}/{page}", f"View {page}")
+
+
+def _publish_limits(quotas: Block) -> str:
+    """Describe the quotas that publishes of the project are measured by."""
+    units = {one["quota"]: one["unit"] for one in quotas.list("quotas") if one["quota"] in _PUBLISH_QUOTAS}
+    limits = {one["quota"]: one.get("limit", -1) for one in quotas.list("quotas")}
+    of_each = quotas.answer.get("principalLimits", {})
+    found = [
+        f"{name} allows{whom} {_with_unit(given[name], unit)}"
+        for given, whom in ((limits, ""), (of_each, " each principal"))
+        for name, unit in units.items()
+        if given.get(name, -1) >= 0
+    ]
+    return f"Quota: {', '.join(found)}." if found else ""
+
+
+def _with_unit(limit: int, unit: str) -> str:
+    amount = _amount(limit, unit)
+    return f"{amount}{unit.removeprefix('bytes')}" if unit.startswith("bytes") else f"{amount} {unit}"
+
+
+def _by_resource(block: Block, label: str) -> Mapping[str, int]:
+    """Return what a metric has counted of each resource, by its id, the most first."""
+    counts: dict[str, int] = {}
+    for series in block.list("timeSeries"):
+        if id_ := series["resource"]["labels"].get(label):
+            counts[id_] = counts.get(id_, 0) + _total(series)
+    return dict(sorted(((id_, count) for id_, count in counts.items() if count), key=lambda each: -each[1]))
+
+
+def _mostly(of_each: Mapping[str, int], all_: int) -> str:
+    """Describe which resources a count is about, at most MOST_NAMED of them."""
+    if len(of_each) == 1 and all_ <= next(iter(of_each.values())):
+        return f"all to {next(iter(of_each))}"
+    named = [f"{number(count)} to {id_}" for id_, count in list(of_each.items())[:MOST_NAMED]]
+    return f"{' and '.join(filter(None, [', '.join(named[:-1]), named[-1]]))}"
+
+
+def _ended(series: Iterable[Json], now: datetime) -> str:
+    """Return when the last period ended in which something was counted, if that is over; else ""."""
+    ends: list[str] = [
+        point["interval"]["endTime"]
+        for one in series
+        for point in one["points"]
+        if "interval" in point and int(float(next(iter(point["value"].values()))))
+    ]
+    last = max(ends, default="")
+    return last if last and datetime.fromisoformat(last) < now - OVER_AFTER else ""
 
 
 def of_frozen_topics(topics: Block) -> Iterable[Finding]:
@@ -143,18 +216,39 @@ def of_retention(lag: Block) -> Iterable[Finding]:
                 )
 
 
-def of_ack_deadlines(project: str, expired: Block, sent: Block) -> Iterable[Finding]:
-    """Messages that are delivered again because they were not acknowledged in time."""
+def are_late(expired: Block, sent: Block) -> bool:
+    """Whether so many ack deadlines have passed that it is worth a warning."""
     late, all_ = total(expired), total(sent)
-    if all_ >= FEW_DELIVERIES and late > all_ * MOST_EXPIRED:
-        yield Finding(
-            WARNING,
-            project,
-            f"{share(late, all_)} of the messages that were delivered in the last hour passed their ack deadline, "
-            "and are delivered again. Extend the deadline, or acknowledge sooner.",
-            f"{address_of(project)}/subscriptions",
-            "View subscriptions",
-        )
+    return all_ >= FEW_DELIVERIES and late > all_ * MOST_EXPIRED
+
+
+def of_ack_deadlines(
+    project: str, expired: Block, sent: Block, by_subscription: Block, now: datetime
+) -> Iterable[Finding]:
+    """Messages that are delivered again because they were not acknowledged in time.
+
+    `by_subscription`: how many, of each subscription.
+    """
+    if not are_late(expired, sent):
+        return
+    late, of_each = total(expired), _by_resource(by_subscription, "subscription_id")
+    ended = _ended(expired.list("timeSeries"), now)
+    worst = next(iter(of_each), "")
+    whose = f", {number(of_each[worst])} of the {number(late)} of {worst}" if worst else ""
+    then = (
+        f"None has been since {ended}."
+        if ended
+        else "They are delivered again. Extend the deadline, or acknowledge sooner."
+    )
+    name = f"{project}/subscriptions/{worst}" if worst else project
+    yield Finding(
+        WARNING,
+        name,
+        f"{share(late, total(sent))} of the messages that were delivered in the last hour passed their ack "
+        f"deadline{whose}. {then}",
+        address_of(name) if worst else f"{address_of(project)}/subscriptions",
+        "View subscription" if worst else "View subscriptions",
+    )
 
 
 def of_operations(operations: Block, now: datetime) -> Iterable[Finding]:
@@ -174,9 +268,14 @@ def of_operations(operations: Block, now: datetime) -> Iterable[Finding]:
 
 
 def of_schedules(schedules: Block, now: datetime) -> Iterable[Finding]:
-    """Schedules whose last tick published nothing, or is overdue."""
+    """Schedules that are paused, or whose last tick published nothing, or is overdue."""
     for one in schedules.list("schedules"):
         outcome, due = one.get("lastOutcome", ""), one.get("nextTime", "")
+        if one["state"] == "PAUSED":
+            since = f", since {one['updateTime']} at the latest" if "updateTime" in one else ""
+            sentence = f"It is paused{since}, and publishes nothing until it is resumed."
+            yield Finding(_PAUSED, one["name"], sentence, address_of(one["name"]), "View schedule")
+            continue
         if outcome in _TICKS:
             sentence = f"Its last tick {_TICKS[outcome]}."
         elif one["state"] == "ACTIVE" and due and datetime.fromisoformat(due) < now - timedelta(minutes=1):
@@ -218,8 +317,13 @@ def _delivery(one: Json) -> str:
     in_, out = one.get("incomingMessagesPerSecond"), one.get("outgoingMessagesPerSecond")
     if in_ is None or out is None or one["deliveryState"] not in ("SLOW_CONSUMERS", "SLOW_ENDPOINT"):
         return verdict
-    if out <= in_:
+    if not out:
+        came = f", while {in_:.3g} messages a second came in" if in_ else ""
+        return f"{verdict} None was acknowledged between the last two samples{came}."
+    if out < in_:
         return f"{verdict} It falls further behind: {in_:.3g} a second come in, {out:.3g} are acknowledged."
+    if out == in_:
+        return f"{verdict} It does not catch up: as many are acknowledged as come in, {out:.3g} a second."
     waiting = one.get("undeliveredMessages", 0)
     return f"{verdict} At the present pace it has caught up in {age(waiting / (out - in_))}."
 

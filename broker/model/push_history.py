@@ -13,7 +13,7 @@ AttemptOutcome = Literal["DELIVERED", "FAILED"]
 
 ATTEMPTS_KEPT = timedelta(hours=24)
 MAX_BREAKER_CHANGES = 50  # of a subscription that are kept
-TIMEOUT, UNREACHABLE, OTHER = "timeout", "unreachable", "other"  # in place of a status
+TIMEOUT, UNREACHABLE, LATE, OTHER = "timeout", "unreachable", "late", "other"  # in place of a status
 _MINUTE = timedelta(minutes=1)
 
 
@@ -21,7 +21,8 @@ _MINUTE = timedelta(minutes=1)
 class PushAttempts:
     """Push requests of a subscription that ended in one minute with one status.
 
-    `status`: that of HTTP, TIMEOUT, UNREACHABLE, or OTHER (further statuses of failures).  `latency`: the sum of
+    `status`: that of HTTP, TIMEOUT, UNREACHABLE, LATE (accepted after the ack deadline, and counted as TIMEOUT by
+    then), or OTHER (further statuses of failures).  `latency`: the sum of
     their latencies.  `last_message_id`: the message of the last one; of a digest its last.
     """
 

@@ -13,6 +13,7 @@ MAX_KEPT_FAILURES = 100  # of a subscription
 MAX_EXCERPT = 1_000  # characters of a response
 WAIT_REPORTED_EVERY = timedelta(seconds=10)  # so often is a wait for slots written down again while it lasts
 FAILING_SHOWN_AFTER = timedelta(seconds=10)  # a shorter run of failures is part of an endpoint's normal operation
+LATE_SHOWN_FOR = timedelta(hours=1)  # since the last answer that came late
 MAX_FAILING_MESSAGES = 20  # of a subscription that are reported by their ids at the same time
 
 
@@ -44,6 +45,19 @@ class FailingMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateAnswers:
+    """Requests that an endpoint accepted after their ack deadline, with no success in time between them.
+
+    The last one was accepted at `last_at`, after `latency`.  Each message was pushed again meanwhile.
+    """
+
+    since: datetime
+    last_at: datetime
+    requests: int
+    latency: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushState:
     """The state of a push subscription's endpoint, as the process that delivers to it last wrote it down.
 
@@ -53,6 +67,7 @@ class PushState:
     `waits_since`: since then it waits for slots that others hold (None: it does not); it has no `retry_at` then.
     `endpoint`: the URL that it is about (None: not told).
     `failures`: the failures since the last success (None: there are none, or a single message accounts for them).
+    `late_answers` (None: the last success was in time).
     `failing_messages`: at most MAX_FAILING_MESSAGES that were reported and are neither delivered nor given up yet.
     """
 
@@ -68,19 +83,23 @@ class PushState:
     endpoint: str | None = None
     failures: FailureRun | None = None
     failing_messages: tuple[FailingMessage, ...] = ()
+    late_answers: LateAnswers | None = None
 
     def as_of(self, now: datetime) -> "PushState":
-        """Drop what is no longer true: a retry time that has passed, and a wait for slots that nobody has confirmed
-        lately, because the process that wrote it down may be gone.
+        """Drop what is no longer true: a retry time that has passed, late answers of long ago, and a wait for slots
+        that nobody has confirmed lately, because the process that wrote it down may be gone.
         """
         has_passed = self.retry_at is not None and self.retry_at <= now
         is_stale = self.waits_since is not None and now - self.changed_at > 3 * WAIT_REPORTED_EVERY
-        if not has_passed and not is_stale:
+        late = self.late_answers
+        is_over = late is not None and now - late.last_at >= LATE_SHOWN_FOR
+        if not (has_passed or is_stale or is_over):
             return self
         return replace(
             self,
             retry_at=None if has_passed else self.retry_at,
             waits_since=None if is_stale else self.waits_since,
+            late_answers=None if is_over else late,
         )
 
     def is_failing(self, now: datetime) -> bool:

@@ -213,7 +213,8 @@ PUSH = """
         last_status integer,
         last_reason text,
         failing_reported boolean,
-        failing_messages jsonb
+        failing_messages jsonb,
+        late_answers jsonb
     );
     CREATE TABLE push_failures (
         subscription_id bigint NOT NULL,

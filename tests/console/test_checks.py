@@ -3,18 +3,21 @@
 import html
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from broker.app.broker import Broker
 from broker.console import checks
 from broker.console.api import Json
 from broker.console.checks import Finding
 from broker.console.page import Block
 from broker.console.pages.delivering import by_status, changes, stuck_keys_of
+from broker.model.timestamps import format_timestamp
 from tests.fixtures.broker import Rest, eventually
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
 PROJECT = "projects/p"
 SUBSCRIPTION = f"{PROJECT}/subscriptions/s"
 
@@ -42,6 +45,24 @@ async def test_a_quota_that_is_nearly_or_wholly_used(rest: Rest) -> None:
     [found] = [each for each in await findings(rest) if "quota" in each.lower()]
     assert "Critical" in found
     assert "100 % of topics are used: 1 of 1. More is refused." in found
+
+
+@pytest.mark.own_broker(allow_reset=True)
+async def test_publishes_that_a_quota_refuses(rest: Rest, broker: Broker) -> None:
+    await rest.create_topic("clicks")
+    await rest.ok("PATCH", f"{rest.project}/quotas", {"limits": {"publishMessages": 1}})
+
+    async def refused() -> bool:
+        answer = await rest.call("POST", f"{rest.topic('clicks')}:publish", {"messages": [{"data": "YQ=="}] * 20})
+        return answer.status_code == 429
+
+    await eventually(refused)
+    close = broker.features["history"].close
+    assert close is not None
+    await close()
+    [found] = [each for each in await findings(rest) if "refused" in each and "quotas" in each]
+    assert "Critical" in found
+    assert "with RESOURCE_EXHAUSTED, all to clicks. Quota: publishMessages allows 1 messages a second." in found
 
 
 async def test_dead_letters_of_the_last_hour(rest: Rest) -> None:
@@ -76,20 +97,63 @@ def sentences(found: Sequence[Finding]) -> list[tuple[str, str]]:
     return [(finding.state.level, finding.sentence) for finding in found]
 
 
-def series(code: str, *counts: int) -> Json:
-    return {"metric": {"labels": {"code": code}}, "points": [{"value": {"int64Value": str(n)}} for n in counts]}
-
-
-def test_publishes_that_were_refused() -> None:
-    answer = Block({"timeSeries": [series("OK", 10), series("NOT_FOUND", 2, 1), series("RESOURCE_EXHAUSTED", 40)]})
-    assert sentences(list(checks.of_refused_publishes(PROJECT, answer))) == [
-        (
-            "critical",
-            "43 publish requests were refused in the last hour, 40 of them with RESOURCE_EXHAUSTED. "
-            "Slow the publishers down, or raise the quota.",
-        )
+def series(code: str, *counts: int, end: datetime = NOW, **resource: str) -> Json:
+    """A time series with a point a minute, the newest first, whose period ends at `end`."""
+    points = [
+        {"interval": {"endTime": format_timestamp(end - number * MINUTE)}, "value": {"int64Value": str(count)}}
+        for number, count in enumerate(counts)
     ]
-    assert not list(checks.of_refused_publishes(PROJECT, Block({"timeSeries": [series("OK", 1)]})))
+    return {"metric": {"labels": {"code": code}}, "resource": {"labels": resource}, "points": points}
+
+
+QUOTAS = Block(
+    {
+        "quotas": [
+            {"quota": "publishRequests", "unit": "requests a second", "usage": 2},
+            {"quota": "publishMessages", "unit": "messages a second", "limit": 60, "usage": 60},
+            {"quota": "subscribeMessages", "unit": "messages a second", "limit": 5, "usage": 1},
+        ],
+        "principalLimits": {"publishRequests": 10},
+    }
+)
+
+
+def test_publishes_that_were_refused_name_the_quota_its_unit_and_the_topic() -> None:
+    answer = Block({"timeSeries": [series("OK", 10), series("NOT_FOUND", 2, 1), series("RESOURCE_EXHAUSTED", 40)]})
+    of_topic = Block({"timeSeries": [series("RESOURCE_EXHAUSTED", 40, topic_id="clicks")]})
+    [found] = checks.of_refused_publishes(PROJECT, answer, of_topic, QUOTAS, NOW)
+    assert (found.state.level, found.name) == ("critical", f"{PROJECT}/topics/clicks")
+    assert found.sentence == (
+        "43 publish requests were refused in the last hour, 40 of them with RESOURCE_EXHAUSTED, all to clicks. "
+        "Quota: publishMessages allows 60 messages a second, publishRequests allows each principal 10 requests a "
+        "second. Slow the publishers down, or raise the quota."
+    )
+    assert (found.link, found.action) == (f"/console/{PROJECT}/quotas", "View quotas")
+    nothing = Block({})
+    ok = Block({"timeSeries": [series("OK", 1)]})
+    assert not list(checks.of_refused_publishes(PROJECT, ok, nothing, QUOTAS, NOW))
+
+
+def test_publishes_that_were_refused_on_several_topics_name_them() -> None:
+    answer = Block({"timeSeries": [series("FAILED_PRECONDITION", 40)]})
+    of_topics = Block(
+        {"timeSeries": [series("FAILED_PRECONDITION", n, topic_id=name) for name, n in (("a", 10), ("b", 30))]}
+    )
+    [found] = checks.of_refused_publishes(PROJECT, answer, of_topics, QUOTAS, NOW)
+    assert found.name == PROJECT
+    assert "40 publish requests were refused in the last hour with FAILED_PRECONDITION, 30 to b and 10 to a. " in (
+        found.sentence
+    )
+
+
+def test_refusals_that_have_ended_say_since_when() -> None:
+    answer = Block({"timeSeries": [series("FAILED_PRECONDITION", 0, 0, 0, 0, 96), series("OK", 5)]})
+    [found] = checks.of_refused_publishes(PROJECT, answer, Block({}), QUOTAS, NOW)
+    assert (found.state.level, found.sentence) == (
+        "warning",
+        "96 publish requests were refused in the last hour with FAILED_PRECONDITION. "
+        "None has been since 2026-01-01T23:56:00.000Z.",
+    )
 
 
 @pytest.mark.parametrize(("age", "expected"), [("79s", []), ("80s", ["20s"]), ("130s", ["0s"])])
@@ -105,7 +169,21 @@ def test_messages_that_are_about_to_be_deleted(age: str, expected: list[str]) ->
 @pytest.mark.parametrize(("expired", "sent", "expected"), [(11, 100, True), (10, 100, False), (40, 49, False)])
 def test_ack_deadlines_that_pass(expired: int, sent: int, expected: bool) -> None:
     blocks = [Block({"timeSeries": [series("", count)]}) for count in (expired, sent)]
-    assert bool(list(checks.of_ack_deadlines(PROJECT, *blocks))) is expected
+    assert bool(list(checks.of_ack_deadlines(PROJECT, *blocks, Block({}), NOW))) is expected
+
+
+def test_ack_deadlines_that_pass_are_of_a_subscription_and_end() -> None:
+    sent, of_each = Block({"timeSeries": [series("", 100)]}), [("s", 80), ("t", 15)]
+    by_subscription = Block({"timeSeries": [series("", n, subscription_id=name) for name, n in of_each]})
+    expired = Block({"timeSeries": [series("", 95)]})
+    [found] = checks.of_ack_deadlines(PROJECT, expired, sent, by_subscription, NOW)
+    assert (found.name, found.link) == (SUBSCRIPTION, f"/console/{SUBSCRIPTION}")
+    assert found.sentence == (
+        "95 % of the messages that were delivered in the last hour passed their ack deadline, 80 of the 95 of s. "
+        "They are delivered again. Extend the deadline, or acknowledge sooner."
+    )
+    [over] = checks.of_ack_deadlines(PROJECT, expired, sent, by_subscription, NOW + 3 * MINUTE)
+    assert over.sentence.endswith("80 of the 95 of s. None has been since 2026-01-02T00:00:00.000Z.")
 
 
 def test_operations_that_failed_today() -> None:
@@ -125,7 +203,8 @@ def test_operations_that_failed_today() -> None:
 
 def test_schedules_whose_tick_published_nothing() -> None:
     def schedule(state: str, outcome: str, due: str) -> Json:
-        return {"name": f"{PROJECT}/schedules/s", "state": state, "lastOutcome": outcome, "nextTime": due}
+        names = {"name": f"{PROJECT}/schedules/s", "updateTime": "2026-01-01T00:00:00Z"}
+        return {**names, "state": state, "lastOutcome": outcome, "nextTime": due}
 
     rows = [
         schedule("ACTIVE", "REFUSED", "2026-01-03T00:00:00Z"),
@@ -138,6 +217,10 @@ def test_schedules_whose_tick_published_nothing() -> None:
         (
             "warning",
             "Its tick of 2026-01-01T23:58:00Z has not happened. Check that a broker process runs its jobs.",
+        ),
+        (
+            "paused",
+            "It is paused, since 2026-01-01T00:00:00Z at the latest, and publishes nothing until it is resumed.",
         ),
     ]
 
@@ -155,7 +238,10 @@ def test_what_the_broker_finds_about_itself() -> None:
 @pytest.mark.parametrize(
     ("incoming", "outgoing", "said"),
     [
-        (5.0, 4.0, "It falls further behind"),
+        (5.0, 4.0, "It falls further behind: 5 a second come in, 4 are acknowledged."),
+        (4.0, 4.0, "It does not catch up: as many are acknowledged as come in, 4 a second."),
+        (0.0, 0.0, "None was acknowledged between the last two samples."),
+        (3.0, 0.0, "None was acknowledged between the last two samples, while 3 messages a second came in."),
         (1.0, 11.0, "it has caught up in 1m40s"),
         (None, 4.0, "cannot keep up."),
     ],
@@ -187,6 +273,24 @@ def test_requests_to_an_endpoint_by_status() -> None:
         ("200", "ok", 99, "96 %", "10 ms"),
         ("503", "critical", 4, "4 %", "150 ms"),
     ]
+
+
+def test_requests_that_were_accepted_late_are_shown_beside_those_in_which_they_are_counted() -> None:
+    def minute(status: str, outcome: str, latency: str) -> Json:
+        return {"status": status, "outcome": outcome, "requests": "13", "averageLatency": latency}
+
+    rows = [minute("timeout", "FAILED", "10s"), minute("late", "DELIVERED", "25s")]
+    assert [(one.status, one.state.word, one.state.level, one.share, one.latency) for one in by_status(rows)] == [
+        ("timeout", "Failed", "critical", "100 %", "10.0 s"),
+        ("late", "Delivered late", "warning", "100 %", "25.0 s"),
+    ]
+
+
+def test_what_is_the_brokers_comes_behind_what_is_the_projects() -> None:
+    disk = {"check": "disk", "severity": "WARNING", "sentence": "disk: 90 % full."}
+    lag = {"subscription": SUBSCRIPTION, "deliveryState": "NO_CONSUMERS", "verdict": "No client is pulling."}
+    found = [*checks.of_broker(Block({"findings": [disk]})), *checks.of_deliveries(Block({"subscriptions": [lag]}))]
+    assert [each.name for each in sorted(found, key=checks.rank)] == [SUBSCRIPTION, "disk"]
 
 
 def test_test_requests_of_a_breaker_are_counted_and_not_listed() -> None:

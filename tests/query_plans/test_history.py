@@ -47,6 +47,11 @@ async def crowded(log: Log) -> Log:
             {"resource": "projects/p/topics/t7", "metrics": ["metric"]},
         ),
         (
+            "list_series_of_resources",
+            {"history_series_resource_metric_label_key"},
+            {"prefix": "projects/p/topics/", "metric": "metric", "label": "", "most": 1_000},
+        ),
+        (
             "read_history",
             {"history_points_pkey"},
             {

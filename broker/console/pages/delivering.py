@@ -10,6 +10,7 @@ from broker.console.api import Json
 from broker.console.page import Block, View
 from broker.console.states import State, of_message
 from broker.model.durations import parse_duration
+from broker.model.push_history import LATE
 from broker.model.timestamps import format_timestamp
 
 MOST_FAILURES = 10
@@ -137,7 +138,7 @@ def by_status(attempts: Sequence[Json]) -> list[Outcome]:
     rows: dict[tuple[str, str], list[Json]] = {}
     for one in attempts:
         rows.setdefault((one["outcome"], one["status"]), []).append(one)
-    total = sum(int(one["requests"]) for one in attempts)
+    total = sum(int(one["requests"]) for one in attempts if one["status"] != LATE)  # those are timeouts, too
     outcomes = []
     for (outcome, status), group in rows.items():
         requests = sum(int(one["requests"]) for one in group)
@@ -146,6 +147,8 @@ def by_status(attempts: Sequence[Json]) -> list[Outcome]:
             for one in group
         )
         state = State("Delivered", "ok") if outcome == "DELIVERED" else State("Failed", "critical")
+        if status == LATE:
+            state = State("Delivered late", "warning")
         latency = formats.latency(f"{seconds / max(requests, 1)}s")
         outcomes.append(Outcome(status, state, requests, formats.share(requests, total), latency, group[0]))
     return sorted(outcomes, key=lambda each: -each.requests)

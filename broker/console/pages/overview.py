@@ -49,21 +49,30 @@ async def overview(view: View) -> Page:
         dead_letters = await view.block(
             f"{project}/deadLetters", groupBy="sourceSubscription,fingerprint", orderBy="newestTime desc"
         )
+    by_topic, late = Block({}), Block({})
+    if codes := checks.refusals(refused):
+        by_topic = await _of_each(view, _COUNTED[0], "topics", label=next(iter(codes)))
+    if checks.are_late(expired, sent):
+        late = await _of_each(view, _COUNTED[1], "subscriptions")
     made = [
         check("Broker and database", broker, checks.of_broker(broker)),
-        check("Publishes of the last hour", refused, checks.of_refused_publishes(project, refused)),
+        check(
+            "Publishes of the last hour",
+            refused,
+            checks.of_refused_publishes(project, refused, by_topic, quotas, view.now),
+        ),
         check("Frozen topics", topics, checks.of_frozen_topics(topics)),
         check("Deliveries and endpoints", lag, checks.of_deliveries(lag)),
         check(
             "Dead letters of the last hour", dead_letters, checks.of_dead_letters(project, dead_letters, view.now)
         ),
         check("Retention of unacknowledged messages", lag, checks.of_retention(lag)),
-        check("Ack deadlines", expired, checks.of_ack_deadlines(project, expired, sent)),
+        check("Ack deadlines", expired, checks.of_ack_deadlines(project, expired, sent, late, view.now)),
         check("Operations of the last day", operations, checks.of_operations(operations, view.now)),
         check("Schedules", schedules, checks.of_schedules(schedules, view.now)),
         check("Quotas", quotas, checks.of_quotas(project, quotas)),
     ]
-    findings = sorted([finding for one in made for finding in one.findings], key=lambda finding: finding.state.rank)
+    findings = sorted([finding for one in made for finding in one.findings], key=checks.rank)
     subscribed: list[Json] = answer["subscriptions"]
     ages: list[str] = [one[AGE] for one in subscribed if AGE in one]
     return Page(
@@ -124,6 +133,12 @@ async def _series(view: View) -> tuple[Block, Block]:
         both = await view.series([*_COUNTED, *charted], HOUR)
         return both, both
     return await asyncio.gather(view.series(_COUNTED, HOUR), view.series(charted, view.range))
+
+
+async def _of_each(view: View, metric: str, collection: str, **of: str) -> Block:
+    """Return the time series of the last hour of each topic or subscription."""
+    asked = {"metric": metric, "interval": "3600s", "alignmentPeriod": "60s"}
+    return await view.block(f"{view.project}/timeSeries", resource=f"{view.project}/{collection}/-", **asked, **of)
 
 
 PAGES = [

@@ -65,14 +65,16 @@ class AckCoalescer:
         *,
         flushes_at_once: int,
         acked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
+        nacked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
         """`flushes_at_once`: the number of flushes that run at the same time, each on a connection; 1 or more.
 
-        `acked` is called with the messages that were acked, and `settled` with those that were acked or nacked,
-        once that is durable.
+        `acked` and `nacked` are called with the messages that were acked and nacked, and `settled` with both, once
+        that is durable.
         """
         self._acked = acked
+        self._nacked = nacked
         self._settled = settled
         self._writer = writer
         self._tasks = core.tasks
@@ -232,6 +234,8 @@ class AckCoalescer:
         else:
             refused, _ = answer
             self._acked(batch.acked(refused.out_of_order))
+            if batch.deadlines:
+                self._nacked(batch.nacked())
             self._settled(chain(batch.acked(refused.out_of_order), batch.nacked()))
             batch.done.set_result(answer)
         finally:

@@ -7,7 +7,7 @@ the time since which the endpoint has been waiting for slots.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
@@ -17,7 +17,7 @@ from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.text import storable
 from broker.db.schema.tables import cursors, held_claims, push_states
-from broker.model.push_state import FailingMessage, FailureRun, PushState
+from broker.model.push_state import FailingMessage, FailureRun, LateAnswers, PushState
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
 _PAUSE_PUSHES = statements.load("pause_pushes")
@@ -40,6 +40,7 @@ async def write_push_states(connection: ResourceConnection, *, states: Sequence[
         "paused_reasons": [storable(s.paused_reason) for s in states],
         "endpoints": [s.endpoint and storable(s.endpoint) for s in states],
         "failing_messages": [_messages_json(s.failing_messages) for s in states],
+        "late_answers": [_late_json(s.late_answers) for s in states],
         **_failure_columns([s.failures for s in states]),
     }
     return (await connection.exec_driver_sql(_WRITE_PUSH_STATES, columns)).rowcount
@@ -155,6 +156,25 @@ def _messages(fields: list[dict[str, Any]] | None) -> tuple[FailingMessage, ...]
     return tuple(FailingMessage(**one | {"since": datetime.fromisoformat(one["since"])}) for one in fields or ())
 
 
+def _late_json(late: LateAnswers | None) -> str | None:
+    if late is None:
+        return None
+    seconds = late.latency.total_seconds()
+    times = {"since": late.since.isoformat(), "last_at": late.last_at.isoformat()}
+    return json.dumps({**times, "requests": late.requests, "seconds": seconds})
+
+
+def _late(fields: dict[str, Any] | None) -> LateAnswers | None:
+    if fields is None:
+        return None
+    return LateAnswers(
+        since=datetime.fromisoformat(fields["since"]),
+        last_at=datetime.fromisoformat(fields["last_at"]),
+        requests=fields["requests"],
+        latency=timedelta(seconds=fields["seconds"]),
+    )
+
+
 def push_state_of(row: Row[Any]) -> PushState:
     """Return the state that a row of `push_states` has."""
     was_past = row.retry_at is not None and row.retry_at < row.changed_at
@@ -170,4 +190,5 @@ def push_state_of(row: Row[Any]) -> PushState:
         paused_reason=row.paused_reason,
         failures=_failures(row),
         failing_messages=_messages(row.failing_messages),
+        late_answers=_late(row.late_answers),
     )

@@ -12,11 +12,12 @@ WITH known AS (
 )
 INSERT INTO push_states AS p (
     subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, retry_at,
-    paused_reason, failing_since, failed_requests, last_status, last_reason, failing_reported, failing_messages
+    paused_reason, failing_since, failed_requests, last_status, last_reason, failing_reported, failing_messages,
+    late_answers
 )
 SELECT s.subscription_id, s.breaker, s.changed_at, s.consecutive_failures, s.window_size, s.outstanding_requests,
     s.retry_at, s.paused_reason, s.failing_since, s.failed_requests, s.last_status, s.last_reason,
-    s.failing_reported, s.failing_messages
+    s.failing_reported, s.failing_messages, s.late_answers
 FROM unnest(
     %(subscription_ids)s::bigint[],
     %(breakers)s::text[],
@@ -32,10 +33,11 @@ FROM unnest(
     %(last_statuses)s::integer[],
     %(last_reasons)s::text[],
     %(failing_reported)s::boolean[],
-    %(failing_messages)s::jsonb[]
+    %(failing_messages)s::jsonb[],
+    %(late_answers)s::jsonb[]
 ) AS s(subscription_id, breaker, changed_at, consecutive_failures, window_size, outstanding_requests, retry_at,
     paused_reason, endpoint, failing_since, failed_requests, last_status, last_reason, failing_reported,
-    failing_messages)
+    failing_messages, late_answers)
 JOIN known AS k ON k.subscription_id = s.subscription_id AND (s.endpoint IS NULL OR s.endpoint = k.endpoint)
 ORDER BY s.subscription_id
 ON CONFLICT (subscription_id) DO UPDATE SET
@@ -51,4 +53,5 @@ ON CONFLICT (subscription_id) DO UPDATE SET
     last_status = excluded.last_status,
     last_reason = excluded.last_reason,
     failing_reported = excluded.failing_reported,
-    failing_messages = excluded.failing_messages
+    failing_messages = excluded.failing_messages,
+    late_answers = excluded.late_answers

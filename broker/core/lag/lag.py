@@ -11,16 +11,19 @@ from broker.model.durations import format_units
 from broker.model.pause import Pause
 from broker.model.push_state import PushState
 from broker.model.subscription import Subscription, unread_dead_letters
-from broker.model.timestamps import format_timestamp
+from broker.model.timestamps import format_timestamp, whole_milliseconds
 
 # Limits of the rows and messages that are read for one subscription in one shard: a few milliseconds.  Beyond them
 # figures are estimates.
 MAX_ATTEMPTS = 1_000  # outstanding rows: responses, or ordering keys
 MAX_BATCHES = 10_000  # of messages that wait for their ordering keys
 MAX_SCANNED = 500  # messages that are compared with the filter
+MAX_NEWEST = 100  # of the newest messages that are compared with it, to see whether it matches any
+FEW_COMPARED = 20  # messages, of which it says nothing that none matches
 
 IDLE_AFTER = timedelta(minutes=3)  # without a consumer, which is then the cause whatever else is wrong
 SLOW_AFTER = timedelta(seconds=10)  # the age from which a message counts as delayed
+SKIP_WARNED_FOR = timedelta(hours=1)  # after a seek or purge, as long as it can be undone
 
 
 class LagState(StrEnum):
@@ -58,6 +61,18 @@ class KeyHolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """The last seek or purge of a subscription, at `at` by `by` ("": not known): it settled so many `messages` that
+    had not been acknowledged.
+    """
+
+    messages: int
+    at: datetime
+    by: str
+    is_purge: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLag:
     """The lag of one subscription in one shard.
 
@@ -65,7 +80,9 @@ class ShardLag:
     `claimed` messages were delivered and are not acked, in so many `attempts` (rows): of them `outstanding` are
     within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by an earlier one of their
     ordering key.  Messages have `message_size` bytes.  `head`: the number of messages that were ever published to
-    the shard.
+    the shard, the last one at `last_publish_time`.  The last seek or purge was at `sought_at`, by `sought_by`, and
+    settled so many messages that were `skipped`.  `compared` of the newest messages were compared with the filter;
+    `matched`: it is known to match any.
     """
 
     subscription_id: int
@@ -83,8 +100,16 @@ class ShardLag:
     oldest_claimed: datetime | None = None
     held: int = 0
     held_batches: int = 0
+    oldest_held: datetime | None = None
     message_size: float = 0.0
     holder: KeyHolder | None = None
+    last_publish_time: datetime | None = None
+    sought_at: datetime | None = None
+    skipped: int = 0
+    sought_by: str | None = None
+    purged: bool = False
+    compared: int = 0
+    matched: bool = False
 
     @property
     def wanted(self) -> int:
@@ -117,9 +142,10 @@ class Lag:
     `oldest`: when its oldest message that is not acked was published (None: there is none).  `undelivered` messages
     are not acked: `outstanding` of them are with a consumer, within their ack deadline, and `held` are blocked by
     an earlier message of their ordering key.  `undelivered_bytes` is always an estimate, `undelivered` if
-    `is_estimated`.  `verdict` explains `state` in a sentence; `warnings` report what loses messages without
-    delaying any.  `endpoint`: the state of the endpoint if it fails.  `published`: the number of messages that were
-    ever published to its shards.
+    `is_estimated`.  `verdict` explains `state` in a sentence.  `endpoint`: the state of the endpoint if it fails.
+    `published`: the number of messages that were ever published to its shards.  `skip`: the last seek or purge, if
+    it settled messages.  `unmatched`: the filter matches none of so many newest messages, and nothing was delivered
+    for a day (0: it does, or there are few messages).
     """
 
     subscription: Subscription
@@ -133,15 +159,21 @@ class Lag:
     held: int = 0
     holder: KeyHolder | None = None
     endpoint: PushState | None = None
-    warnings: Sequence[str] = ()
     published: int = 0
+    skip: Skip | None = None
+    unmatched: int = 0
 
 
 def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: Delivering, now: datetime) -> Lag:
     """Returns the lag of a subscription, given that of its shards."""
     held = sum(shard.held for shard in shards)
     outstanding = sum(shard.outstanding for shard in shards)
-    oldest = [t for shard in shards for t in (shard.oldest_claimed, shard.oldest_unclaimed) if t is not None]
+    oldest = [
+        time
+        for shard in shards
+        for time in (shard.oldest_claimed, shard.oldest_unclaimed, shard.oldest_held)
+        if time is not None
+    ]
     undelivered = sum(shard.wanted + shard.claimed for shard in shards) + held
     holders = [shard.holder for shard in shards if shard.holder is not None]
     holder = min(holders, key=lambda h: h.delivered_at, default=None) if held else None
@@ -159,9 +191,27 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
         held=held,
         holder=holder if state is LagState.BLOCKED_KEY else None,
         endpoint=endpoint.as_of(now) if state is LagState.ENDPOINT_FAILING and endpoint is not None else None,
-        warnings=delivery_warnings(subscription),
         published=sum(shard.head for shard in shards),
+        skip=last_skip(shards),
+        unmatched=unmatched(shards),
     )
+
+
+def last_skip(shards: Sequence[ShardLag]) -> Skip | None:
+    """Returns the last seek or purge of a subscription, if it settled messages."""
+    last = max((shard.sought_at for shard in shards if shard.sought_at is not None), default=None)
+    of_it = [shard for shard in shards if shard.sought_at == last]
+    messages = sum(shard.skipped for shard in of_it)
+    if last is None or not messages:
+        return None
+    by = next((shard.sought_by for shard in of_it if shard.sought_by), "")
+    return Skip(messages=messages, at=last, by=by, is_purge=any(shard.purged for shard in of_it))
+
+
+def unmatched(shards: Sequence[ShardLag]) -> int:
+    """Returns how many of the newest messages the filter was compared with, if it is known to match none."""
+    compared = sum(shard.compared for shard in shards)
+    return compared if compared >= FEW_COMPARED and not any(shard.matched for shard in shards) else 0
 
 
 def delivery_warnings(subscription: Subscription) -> list[str]:
@@ -172,6 +222,23 @@ def delivery_warnings(subscription: Subscription) -> list[str]:
         return [f"Its dead-letter topic {topic} does not exist; what fails is delivered again and again."]
     unread = unread_dead_letters(subscription)
     return [f"{unread[0].upper()}{unread[1:]}."] if unread else []
+
+
+def skip_warning(skip: Skip, now: datetime) -> str:
+    """Returns a sentence about messages that a recent seek or purge settled; "" if it was long ago."""
+    if now - skip.at >= SKIP_WARNED_FOR:
+        return ""
+    messages = "1 message is" if skip.messages == 1 else f"{skip.messages:,} messages are"
+    what = "dropped" if skip.is_purge else "skipped"
+    return f"{messages} not delivered: {_sought(skip)} {what} them. If that was a mistake, undo it or seek back."
+
+
+def unmatched_warning(messages: int) -> str:
+    """Returns a sentence about a filter that matches none of so many messages."""
+    return (
+        f"Its filter matches none of the newest {messages:,} messages of its topic, and nothing was delivered for "
+        "a day. Check the names and values in the filter."
+    )
 
 
 def _judge(
@@ -185,7 +252,7 @@ def _judge(
     if subscription.detached:
         return LagState.DETACHED, "It is detached: it receives no messages."
     if oldest is None:
-        return LagState.CAUGHT_UP, "Every message is acknowledged."
+        return LagState.CAUGHT_UP, _caught_up(subscription, shards)
     if subscription.export:
         return (
             LagState.EXPORT,
@@ -203,17 +270,41 @@ def _judge(
     retrying, tries = sum(shard.retrying for shard in shards), max(shard.highest_attempt or 0 for shard in shards)
     if holder is not None and (holder.attempt_number > 1 or now - holder.delivered_at > SLOW_AFTER):
         return LagState.BLOCKED_KEY, _blocked(holder, sum(shard.held for shard in shards))
-    if retrying and retrying == sum(shard.claimed + shard.wanted for shard in shards):
-        verdict = f"All {retrying:,} messages have failed, up to {tries} times, and are redelivered later."
-        return LagState.RETRYING, verdict + _longest_failing(delivering.push_state)
+    claimed = sum(shard.claimed for shard in shards)
+    waiting = sum(shard.wanted for shard in shards)
+    if retrying and retrying == claimed + waiting:
+        return LagState.RETRYING, _all_failed(retrying, tries) + _longest_failing(delivering.push_state)
     age = now - oldest
     if age < SLOW_AFTER:
         return LagState.RECENT, f"All messages are less than {_short(SLOW_AFTER)} old."
     if subscription.is_push and (retrying or tries > 1) and not _is_backlog_old(shards, now):
         return LagState.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
     outstanding = sum(shard.outstanding for shard in shards)
-    figures = f"{outstanding:,} messages are outstanding, the oldest unacknowledged one is {_short(age)} old."
-    return _slow(subscription, delivering.readers, figures)
+    unacked = claimed + waiting + sum(shard.held for shard in shards)
+    return _slow(subscription, delivering.readers, unacked=unacked, outstanding=outstanding, age=age)
+
+
+def _caught_up(subscription: Subscription, shards: Sequence[ShardLag]) -> str:
+    """Explains why nothing is left to deliver: not everything need have been delivered."""
+    skip = last_skip(shards)
+    newest = max((shard.last_publish_time for shard in shards if shard.last_publish_time is not None), default=None)
+    since = subscription.created_at
+    if skip is None and since is not None and (newest is None or newest < whole_milliseconds(since)):
+        return f"Nothing has been published to its topic since it was created at {format_timestamp(since)}."
+    which = "Every message that its filter matches" if subscription.filter else "Every message"
+    but = ""
+    if skip is not None:
+        up_to = "up to " if subscription.filter else ""
+        did = "dropped" if skip.is_purge else "skipped"
+        but = f", except {up_to}{skip.messages:,} that {_sought(skip)} {did}"
+    none = unmatched(shards) if subscription.filter else 0
+    matches = f" It matches none of the newest {none:,} messages of its topic." if none else ""
+    return f"{which} is acknowledged{but}.{matches}"
+
+
+def _sought(skip: Skip) -> str:
+    by = f" by {skip.by}" if skip.by else ""
+    return f"a {'purge' if skip.is_purge else 'seek'} at {format_timestamp(skip.at)}{by}"
 
 
 def _is_backlog_old(shards: Sequence[ShardLag], now: datetime) -> bool:
@@ -222,10 +313,24 @@ def _is_backlog_old(shards: Sequence[ShardLag], now: datetime) -> bool:
     return any(now - publish_time >= SLOW_AFTER for publish_time in waiting)
 
 
-def _retried(retrying: int, tries: int) -> str:
-    if retrying:
-        return f"{retrying:,} messages have failed, up to {tries} times, and are redelivered later; others succeed."
-    return f"Messages that failed before are being redelivered, up to attempt {tries}; others succeed."
+def _all_failed(messages: int, tries: int) -> str:
+    if messages == 1:
+        return f"The only message has failed {_times(tries)}, and is redelivered later."
+    return f"All {messages:,} messages have failed, up to {_times(tries)}, and are redelivered later."
+
+
+def _retried(messages: int, tries: int) -> str:
+    if messages == 1:
+        return f"1 message has failed {_times(tries)}, and is redelivered later; others succeed."
+    if messages:
+        return (
+            f"{messages:,} messages have failed, up to {_times(tries)}, and are redelivered later; others succeed."
+        )
+    return f"Messages that failed before are being redelivered, up to attempt {tries:,}; others succeed."
+
+
+def _times(count: int) -> str:
+    return "once" if count <= 1 else "twice" if count == 2 else f"{count:,} times"
 
 
 def _longest_failing(state: PushState | None) -> str:
@@ -237,12 +342,20 @@ def _longest_failing(state: PushState | None) -> str:
     return f" Message {message.message_id} since {since}: {describe_failing_message(message)}."
 
 
-def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[LagState, str]:
+def _slow(
+    subscription: Subscription, readers: int, *, unacked: int, outstanding: int, age: timedelta
+) -> tuple[LagState, str]:
+    """Explains why messages wait although nothing is known to stop them."""
+    messages = "1 message is" if unacked == 1 else f"{unacked:,} messages are"
+    holds = f", {outstanding:,} of them outstanding" if outstanding else " and none of them is outstanding"
+    figures = f"{messages} not acknowledged{holds}; the oldest is {_short(age)} old."
     if subscription.is_push:
-        return LagState.SLOW_ENDPOINT, f"The endpoint cannot keep up: {figures}"
+        why = "The endpoint cannot keep up" if outstanding else "No request to the endpoint is in progress"
+        return LagState.SLOW_ENDPOINT, f"{why}: {figures}"
     if not readers:
         return LagState.NO_CONSUMERS, f"No client is pulling or streaming: {figures}"
-    return LagState.SLOW_CONSUMERS, f"{_clients(readers)} cannot keep up: {figures}"
+    why = "cannot keep up" if outstanding else "has not taken them" if readers == 1 else "have not taken them"
+    return LagState.SLOW_CONSUMERS, f"{_clients(readers)} {why}: {figures}"
 
 
 def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[LagState, str] | None:
@@ -271,9 +384,13 @@ def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[LagS
     used = max((shard.last_active_at for shard in shards), default=now)
     if readers or now - used < IDLE_AFTER:
         return None
-    earliest, latest = used - RECORD_INTERVAL, min(used + RECORD_RESOLUTION, now)
-    when = f"between {format_timestamp(earliest)} and {format_timestamp(latest)}"
-    return LagState.NO_CONSUMERS, f"No client is pulling or streaming; the last use was {when}."
+    # A use is recorded up to RECORD_INTERVAL late, and later uses within RECORD_RESOLUTION are not.
+    latest = used + RECORD_RESOLUTION
+    if latest < now:
+        when = f"none has since {format_timestamp(latest)}"
+    else:
+        when = f"the last one did after {format_timestamp(used - RECORD_INTERVAL)}"
+    return LagState.NO_CONSUMERS, f"No client is pulling or streaming; {when}."
 
 
 def _clients(count: int) -> str:

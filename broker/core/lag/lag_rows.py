@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.core.lag.lag import MAX_ATTEMPTS, MAX_BATCHES, MAX_SCANNED, KeyHolder, ShardLag
+from broker.core.lag.lag import MAX_ATTEMPTS, MAX_BATCHES, MAX_NEWEST, MAX_SCANNED, KeyHolder, ShardLag
 from broker.core.log.message_ids import id_seqs_at
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import HotConnection
@@ -33,6 +33,7 @@ async def read_lag(
         "max_attempts": MAX_ATTEMPTS,
         "max_batches": MAX_BATCHES,
         "max_scanned": MAX_SCANNED,
+        "max_newest": MAX_NEWEST,
     }
     stands, activity = await connection.run((_READ_LAG, ids | asked), (_READ_ACTIVITY, ids))
     last_active_at = {row.subscription_id: row.last_active_at for row in activity}

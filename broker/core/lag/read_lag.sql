@@ -1,14 +1,19 @@
 -- Returns the lag of subscriptions in the shards of their topics, one row for each subscription and shard.
 -- read_positions.sql returns similar values for one subscription, but the cost of this statement does not grow with
 -- the backlog.  For each row it reads at most `max_attempts` delivery attempts and `max_batches` batches that wait
--- for ordering keys, and compares at most `max_scanned` messages with the filter.
+-- for ordering keys, and compares at most `max_scanned` messages with the filter, and `max_newest` of the newest ones.
 --
 -- * `retained_since`: older messages are not delivered, and not counted.
 -- * `holder`: the row of the ordering key with the oldest message that blocks others of its key.
+-- * `sought_at`: when the last seek or purge was; `skipped`: how many messages it settled, `sought_by` whom,
+--   `purged`: it was a purge.  All rows of one have the same time, and are in the bucket -1 of the journal.
+-- * `compared`: how many of the newest messages were compared with the filter; `matched`: one of them matches, or
+--   messages are outstanding, or some were acknowledged within a day.
 -- parameters: subscription_ids int8[], retained_since timestamptz[], filter_paths text[], body_paths text[],
---     ordered bool[], now timestamptz, max_attempts int8, max_batches int8, max_scanned int8
+--     ordered bool[], now timestamptz, max_attempts int8, max_batches int8, max_scanned int8, max_newest int8
 -- columns: subscription_id, shard_id, head, unclaimed, oldest_unclaimed, scanned, matching, attempts, claimed, outstanding,
---     retrying, highest_attempt, oldest_claimed, held, held_batches, message_size, holder
+--     retrying, highest_attempt, oldest_claimed, held, held_batches, oldest_held, message_size, holder,
+--     last_publish_time, sought_at, skipped, sought_by, purged, compared, matched
 SELECT p.subscription_id, p.shard_id, p.head,
        CASE WHEN first.publish_time IS NULL THEN 0 ELSE p.head + 1 - greatest(p.next_seq, first.seq) END AS unclaimed,
        CASE WHEN p.filter_path IS NULL THEN first.publish_time ELSE scan.oldest END AS oldest_unclaimed,
@@ -16,7 +21,13 @@ SELECT p.subscription_id, p.shard_id, p.head,
        out.attempts, out.claimed, out.outstanding, out.retrying, out.highest_attempt,
        coalesce(oldest.publish_time, out.first_publish_time) AS oldest_claimed,
        coalesce(held.messages, 0)::int8 AS held, coalesce(held.batches, 0) AS held_batches,
-       z.message_size, out.holder::text AS holder
+       CASE WHEN held.messages > 0 THEN held.oldest END AS oldest_held,
+       z.message_size, out.holder::text AS holder,
+       CASE WHEN p.head > 0 THEN p.last_publish_time END AS last_publish_time,
+       sought.time AS sought_at, coalesce(sought.skipped, 0)::int8 AS skipped, sought.principal AS sought_by,
+       coalesce(sought.purged, false) AS purged,
+       newest.compared,
+       newest.compared > 0 AND (newest.matching > 0 OR out.attempts > 0 OR coalesce(recorded.is_there, false)) AS matched
 -- DISTINCT ON makes PostgreSQL compute these rows once, and not again for each lookup below.  It removes no rows,
 -- because its columns are the key of the cursors.
 FROM (
@@ -138,9 +149,10 @@ LEFT JOIN LATERAL (
     ) AS m
 ) AS scan ON true
 LEFT JOIN LATERAL (
-    SELECT sum(b.messages) AS messages, count(*) AS batches
+    SELECT sum(b.messages) AS messages, count(*) AS batches,
+           min(b.publish_time) FILTER (WHERE b.messages > 0) AS oldest
     FROM (
-        SELECT (
+        SELECT l.publish_time, (
             SELECT coalesce(sum(upper(r) - lower(r)), 0)
             FROM unnest(a.waiting * int8multirange(
                 int8range(l.last_seq - l.count, least(l.last_seq, p.next_seq - 1), '(]')
@@ -162,3 +174,46 @@ LEFT JOIN LATERAL (
         LIMIT %(max_batches)s
     ) AS b
 ) AS held ON true
+LEFT JOIN LATERAL (
+    SELECT time
+    FROM delivery_journal
+    WHERE shard_id = p.shard_id AND subscription_id = p.subscription_id AND bucket = -1
+    ORDER BY number DESC
+    LIMIT 1
+) AS last_sought ON true
+LEFT JOIN LATERAL (
+    SELECT min(j.time) AS time, max(j.principal) AS principal, bool_or(j.event = 'ACKED') AS purged,
+           sum(j.messages) FILTER (WHERE j.event IN ('SKIPPED', 'ACKED')) AS skipped
+    FROM (
+        SELECT time, event, principal, (SELECT sum(upper(r) - lower(r)) FROM unnest(seqs) AS r) AS messages
+        FROM delivery_journal
+        WHERE shard_id = p.shard_id AND subscription_id = p.subscription_id AND bucket = -1
+        ORDER BY number DESC
+        LIMIT 20
+    ) AS j
+    WHERE j.time = last_sought.time
+    HAVING count(*) > 0
+) AS sought ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS compared, count(*) FILTER (WHERE m.matches) AS matching
+    FROM (
+        SELECT l.attributes @@ p.filter_path
+               AND (p.body_path IS NULL OR message_matches(
+                   l.attributes, l.body, l.publish_time, p.body_path
+               )) AS matches
+        FROM messages AS l
+        WHERE p.filter_path IS NOT NULL
+          AND l.shard_id = p.shard_id
+          AND l.publish_time >= p.retained_since AND l.publish_time <= p.last_publish_time
+        ORDER BY l.publish_time DESC, l.last_seq DESC
+        LIMIT %(max_newest)s
+    ) AS m
+) AS newest
+LEFT JOIN LATERAL (
+    SELECT true AS is_there
+    FROM delivery_records AS r
+    WHERE newest.compared > 0 AND newest.matching = 0
+      AND r.shard_id = p.shard_id AND r.subscription_id = p.subscription_id
+      AND r.recorded_at >= %(now)s - interval '1 day'
+    LIMIT 1
+) AS recorded ON true

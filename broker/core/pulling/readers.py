@@ -166,6 +166,14 @@ class Readers:
                     attempt.reading.seconds.append(now - attempt.handed_out_at)
                     self._settle(name, attempt, len(ordinals))
 
+    def nacked(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
+        """Counts messages that were nacked through this process."""
+        for part in messages if self._attempts else ():
+            for name, ordinals in part.items():
+                attempt = self._attempts.get(name)
+                if attempt is not None:
+                    self._settle(name, attempt, len(ordinals))
+
     def _settle(self, name: AttemptName, attempt: _Attempt, count: int) -> None:
         attempt.settle(count)
         if not attempt.left:

@@ -17,7 +17,7 @@ from broker.fairness.shared_capacity import ALPHA, Over, Path, SharedCapacity
 from broker.model.ack_id import AttemptName, attempt_name
 from broker.model.delivery import Delivery, StoredMessage
 from broker.model.names import project_of
-from broker.model.push_state import BreakerState
+from broker.model.push_state import BreakerState, LateAnswers
 from broker.model.subscription import Subscription
 
 # Messages are claimed so long before they are sent, so that one claim serves many of them.
@@ -126,6 +126,7 @@ class Endpoint:
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     reported_breaker: BreakerState = "closed"  # the state that was last written
+    late_answers: LateAnswers | None = None  # since the last success in time
     claims_fail_since: float | None = None
     waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
     slots: int | None = None  # how many it had when it was refused one more; None: not limited

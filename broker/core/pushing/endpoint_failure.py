@@ -2,7 +2,9 @@
 
 from datetime import datetime
 
-from broker.model.push_state import FailingMessage, FailureRun, PushState
+from broker.core.pushing.health.fault import Fault, fault_of
+from broker.model.durations import format_units
+from broker.model.push_state import FailingMessage, FailureRun, LateAnswers, PushState
 from broker.model.timestamps import format_timestamp
 
 Fields = dict[str, object]  # of JSON
@@ -12,12 +14,25 @@ def describe_failing_endpoint(state: PushState) -> str:
     """Describe an endpoint that fails in one sentence; `state` is as of now."""
     run, retry = state.failures, _next_attempt(state.retry_at)
     if run is not None:
-        parts = [f"{_requests(run)} since {format_timestamp(run.since)}", _last(run.status, run.reason)]
+        rejected = state.consecutive_failures == 1 and fault_of(run.status) is Fault.REJECTED
+        of_one = ", all of one message, which it may refuse alone" if rejected else ""
+        parts = [f"{_requests(run)} since {format_timestamp(run.since)}{of_one}", _last(run.status, run.reason)]
     else:
         failed = f"{state.consecutive_failures:,} different messages have failed without a success"
         parts = [f"{failed} by {format_timestamp(state.changed_at)}"]
     breaker = "" if state.breaker == "closed" else f"its circuit breaker is {state.breaker.replace('_', ' ')}"
     return f"The endpoint fails: {_join(*parts, breaker, retry)}."
+
+
+def describe_late_answers(late: LateAnswers, *, deadline_seconds: int) -> str:
+    """Describe an endpoint that accepts requests after their ack deadline, and what to do about it."""
+    requests = "1 request was" if late.requests == 1 else f"{late.requests:,} requests were"
+    last, after = format_timestamp(late.last_at), format_units(late.latency, most=1)
+    return (
+        f"The endpoint answers too late: {requests} accepted after the ack deadline of {deadline_seconds}s since "
+        f"{format_timestamp(late.since)}, the last one at {last} after {after}. "
+        f"Their messages are pushed more than once. Set an ack deadline above {after}, or answer sooner."
+    )
 
 
 def describe_run(run: FailureRun, retry_at: datetime | None) -> str:

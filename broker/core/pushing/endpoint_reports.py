@@ -17,7 +17,7 @@ from broker.core.pushing.push_history import PushHistory
 from broker.core.pushing.push_log import PushLog
 from broker.model.message_id import id_of
 from broker.model.push_history import BreakerChange
-from broker.model.push_state import WAIT_REPORTED_EVERY, PushFailure, PushState
+from broker.model.push_state import WAIT_REPORTED_EVERY, LateAnswers, PushFailure, PushState
 
 _LONG_SECONDS = SLOW_LATENCY  # a request that is outstanding for longer is reported
 
@@ -85,6 +85,11 @@ class EndpointReports:
 
         `had_failed`: the endpoint's health has changed by it.
         """
+        if endpoint.late_answers is not None:
+            endpoint.late_answers, had_failed = None, True
+        self._accepted(endpoint, items, had_failed=had_failed)
+
+    def _accepted(self, endpoint: Endpoint, items: Sequence[Item], *, had_failed: bool = False) -> None:
         if not items:
             return
         run = endpoint.failing.run
@@ -94,6 +99,18 @@ class EndpointReports:
         self._incidents.messages_delivered(endpoint, delivered)
         if had_failed or run is not None or delivered:
             self.report(endpoint)
+
+    def late(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
+        """Records a request that was accepted after its ack deadline, and was counted as failed by then."""
+        clock_now, latency = self._clock.now(), timedelta(seconds=now - flight.begun_at)
+        before = endpoint.late_answers
+        endpoint.late_answers = LateAnswers(
+            since=clock_now if before is None else before.since,
+            last_at=clock_now,
+            requests=1 if before is None else before.requests + 1,
+            latency=latency,
+        )
+        self._accepted(endpoint, flight.push_batch.items, had_failed=True)
 
     def report_failing(self, endpoints: Iterable[Endpoint]) -> None:
         """Report endpoints that have failed for long enough by now, whether or not anything is sent to them."""
@@ -208,6 +225,7 @@ class EndpointReports:
                 endpoint=endpoint.subscription.push_config.endpoint,
                 failures=endpoint.failing.run,
                 failing_messages=endpoint.failing.failing_messages,
+                late_answers=endpoint.late_answers,
             )
         )
 

@@ -12,7 +12,7 @@ from broker.core.pushing.push_history import PushHistory
 from broker.core.pushing.request.envelope import PushRequest
 from broker.fairness.turn_counts import TurnCounts
 from broker.model.message_id import id_of
-from broker.model.push_history import TIMEOUT, UNREACHABLE
+from broker.model.push_history import LATE, TIMEOUT, UNREACHABLE
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import DELIVERY_LAG, PUSH_LATENCY, PUSH_REQUESTS, SENT
 
@@ -72,9 +72,13 @@ class PushCounts:
         )
 
     def overdue(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
-        """Counts a request without an answer within the ack deadline; its later outcome is not counted again."""
+        """Counts a request without an answer within the ack deadline; its later outcome does not change that."""
         self._counters.subscription(endpoint.subscription.name)[PUSH_REQUESTS["deadline_exceeded"]] += 1
         self._note(endpoint, flight, now, status=TIMEOUT, delivered=False)
+
+    def late(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
+        """Notes a request that was accepted after the ack deadline, and has been counted as overdue."""
+        self._note(endpoint, flight, now, status=LATE, delivered=True)
 
 
 def _response_class(outcome: Outcome) -> str:

@@ -316,9 +316,12 @@ class PushSender:
         settled = [endpoint.late.pop(item.key) for item in flight.push_batch.items if item.key in endpoint.late]
         for item in settled:
             endpoint.drop(item)
-        answer = _answer(endpoint, flight, outcome, asyncio.get_running_loop().time())
-        self._settlement.acknowledge(endpoint, [*settled, *flight.push_batch.items], answer)
-        self._reports.succeeded(endpoint, flight.push_batch.items)
+        now = asyncio.get_running_loop().time()
+        self._settlement.acknowledge(
+            endpoint, [*settled, *flight.push_batch.items], _answer(endpoint, flight, outcome, now)
+        )
+        self._counts.late(endpoint, flight, now)
+        self._reports.late(endpoint, flight, now)
 
     def _wait_for_capacity(self, endpoint: Endpoint, now: float) -> None:
         """Sets an alarm for the time at which there is room without an answer.

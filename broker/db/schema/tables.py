@@ -337,6 +337,8 @@ push_states = Table(
     Column("last_reason", Text),
     Column("failing_reported", Boolean),
     Column("failing_messages", JSONB),
+    # Requests that were accepted after their ack deadline, since the last that was accepted in time; null: none.
+    Column("late_answers", JSONB(none_as_null=True)),
 )
 
 # The last failures of each push subscription.

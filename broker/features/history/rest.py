@@ -6,23 +6,30 @@ from typing import Any
 from broker.api.rest.call import Call
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.history.rows import Point
-from broker.features.history.service import History, HistoryService, Interval, TimeSeries
+from broker.features.history.service import EACH, History, HistoryService, Interval, TimeSeries
 from broker.model.durations import parse_duration
 from broker.model.errors import InvalidArgument
 from broker.model.history_tiers import SECOND
 from broker.model.names import leaf
+from broker.model.refusals import refuse_nul
 from broker.model.timestamps import format_timestamp, parse_timestamp
 
 
 async def list_time_series(service: HistoryService, call: Call) -> bytes:
     query = call.query
-    alignment = query.get("alignmentPeriod", "")
+    metric, resource, label = query.get("metric", ""), query.get("resource", ""), query.get("label", "")
+    refuse_nul(label, "label")
+    alignment, interval = query.get("alignmentPeriod", ""), _interval(query.get("interval", ""))
+    period = parse_duration(alignment, "alignmentPeriod") if alignment else None
+    if resource.endswith(f"/{EACH}"):
+        history = await service.list_of_each(
+            call.name, metric=metric, resource=resource, label=label, interval=interval, alignment=period
+        )
+        return encode_resource(history_json(history))
+    if label:
+        raise InvalidArgument(f"label is for a resource that ends in /{EACH} (label={label[:100]}).")
     history = await service.list_time_series(
-        call.name,
-        metrics=query.get("metric", "").split(","),
-        resource=query.get("resource", ""),
-        interval=_interval(query.get("interval", "")),
-        alignment=parse_duration(alignment, "alignmentPeriod") if alignment else None,
+        call.name, metrics=metric.split(","), resource=resource, interval=interval, alignment=period
     )
     return encode_resource(history_json(history))
 
@@ -55,7 +62,7 @@ def _series(series: TimeSeries, history: History) -> dict[str, Any]:
     metric = series.metric
     return {
         "metric": {"type": metric.name, "labels": {metric.label: series.label} if metric.label else {}},
-        "resource": _resource(history.resource, metric.kind),
+        "resource": _resource(series.resource or history.resource, metric.kind),
         "metricKind": "GAUGE" if metric.is_gauge else "DELTA",
         "valueType": "INT64",
         "unit": metric.unit,

@@ -17,6 +17,7 @@ _FIND_SERIES = statements.hot("find_history_series")
 _INSERT_POINTS = statements.hot("insert_history_points")
 _HAS_POINTS = statements.hot("has_history_points")
 _LIST_SERIES = statements.hot("list_history_series")
+_LIST_SERIES_OF_RESOURCES = statements.hot("list_series_of_resources")
 _READ_PROGRESS = statements.hot("read_history_progress")
 _READ_HISTORY = statements.hot("read_history")
 _READ_LAG = statements.load("read_lag_for_history")
@@ -117,6 +118,18 @@ async def list_series(
     """Returns the series of metrics of a resource, by their ids."""
     [rows] = await connection.run((_LIST_SERIES, {"resource": resource, "metrics": list(metrics)}))
     return {row.series_id: SeriesKey(resource, row.metric, row.label) for row in rows}
+
+
+async def list_series_of_resources(
+    connection: HotConnection, *, prefix: str, metric: str, label: str, most: int
+) -> Mapping[int, SeriesKey]:
+    """Returns the series of a metric of the resources whose names begin with `prefix`, by their ids.
+
+    `label`: only those with this value of its label ("": all).
+    """
+    asked = {"prefix": prefix, "metric": metric, "label": label, "most": most}
+    [rows] = await connection.run((_LIST_SERIES_OF_RESOURCES, asked))
+    return {row.series_id: SeriesKey(row.resource, metric, row.label) for row in rows}
 
 
 async def read_progress(connection: HotConnection) -> Mapping[int, datetime]:

@@ -10,7 +10,14 @@ from broker.core.resources.subscription_service import existing_subscription
 from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import Database
 from broker.features.history.history_metrics import METRICS, Metric, find_metrics
-from broker.features.history.rows import Point, Span, list_series, read_points, read_progress
+from broker.features.history.rows import (
+    Point,
+    Span,
+    list_series,
+    list_series_of_resources,
+    read_points,
+    read_progress,
+)
 from broker.model.durations import format_duration, format_units
 from broker.model.errors import InvalidArgument
 from broker.model.history_tiers import COARSEST, FINEST, SECOND, TIERS, floor
@@ -18,6 +25,8 @@ from broker.model.names import check_project, check_shape, project_of
 from broker.model.timestamps import format_timestamp
 
 DEFAULT_INTERVAL = timedelta(hours=1)
+EACH = "-"  # in place of an id: each resource of the project
+MAX_SERIES = 1_000  # of a list of each resource
 
 
 class Interval(NamedTuple):
@@ -33,11 +42,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimeSeries:
-    """The points of one series, the newest first.  `label`: the value of the metric's label."""
+    """The points of one series, the newest first.  `label`: the value of the metric's label; `resource`: what it is
+    of, if the history is of several ("": it is of one).
+    """
 
     metric: Metric
     label: str
     points: Sequence[Point]
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +111,45 @@ class HistoryService:
         series.sort(key=lambda one: (found.index(one.metric), one.label))
         return History(metrics=found, resource=name, period=period, start=start, end=end, series=series)
 
+    async def list_of_each(
+        self,
+        project: str,
+        *,
+        metric: str,
+        resource: str,
+        label: str,
+        interval: Interval,
+        alignment: timedelta | None,
+    ) -> History:
+        """Returns the history of a metric of each topic or subscription of a project, of at most MAX_SERIES series.
+
+        `resource`: the name of one of them with EACH in place of its id.  `label`: only series with this value of
+        the metric's label ("": all).  Raises InvalidArgument, Unavailable.
+        """
+        check_project(project)
+        [found] = find_metrics([metric])
+        if resource != f"{project}/{found.kind}s/{EACH}":
+            raise _not_of_kind(resource, found, project)
+        now = self._clock.now()
+        start, end = _bounds(interval, now)
+        period = _check_period(alignment, start, now)
+        start = floor(start, period)
+        async with self._database.hot() as connection:
+            prefix = resource.removesuffix(EACH)
+            keys = await list_series_of_resources(
+                connection, prefix=prefix, metric=found.name, label=label, most=MAX_SERIES
+            )
+            points: dict[int, list[Point]] = {}
+            if keys:
+                spans = _spans(await read_progress(connection), start, end, period=period)
+                for point in await read_points(connection, sorted(keys), period=period, spans=spans):
+                    points.setdefault(point.series_id, []).append(point)
+        of_each = [
+            TimeSeries(found, keys[id_].label, some, resource=keys[id_].resource) for id_, some in points.items()
+        ]
+        of_each.sort(key=lambda one: (one.resource, one.label))
+        return History(metrics=[found], resource=resource, period=period, start=start, end=end, series=of_each)
+
     async def _check_exists(self, name: str) -> None:
         """Raises NotFound."""
         async with self._database.transaction() as connection:
@@ -115,11 +166,16 @@ def _check_resource(name: str, metric: Metric, project: str) -> None:
     collection = f"{metric.kind}s"
     parts = name.split("/")
     if len(parts) != 4 or parts[2] != collection or project_of(name) != project:
-        raise InvalidArgument(
-            f"Invalid value at 'resource': {name[:300]!r} must be {project}/{collection}/ID, because {metric.name} "
-            f"is counted of {collection}, or {project}."
-        )
+        raise _not_of_kind(name, metric, project)
     check_shape(name, collection)
+
+
+def _not_of_kind(name: str, metric: Metric, project: str) -> InvalidArgument:
+    collection = f"{metric.kind}s"
+    return InvalidArgument(
+        f"Invalid value at 'resource': {name[:300]!r} must be {project}/{collection}/ID, because {metric.name} "
+        f"is counted of {collection}, or {project}."
+    )
 
 
 def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:

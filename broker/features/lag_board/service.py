@@ -6,10 +6,11 @@ from datetime import datetime
 
 from broker.core.catalog import push_state_rows as push_states
 from broker.core.catalog.subscription_rows import find_subscriptions
-from broker.core.lag.lag import delivery_warnings
+from broker.core.lag.lag import LagState, delivery_warnings, endpoint_verdict
 from broker.core.lag.lags import read_lags
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.publishing.publish_rights import CheckPublisher, allow_any_publisher
+from broker.core.pushing.endpoint_failure import describe_late_answers, endpoint_failure_fields
 from broker.db.driver.database import Database, ResourceConnection
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
@@ -32,13 +33,13 @@ class LagEntry:
     """A subscription of the list.
 
     `sample`: None until it is sampled.  `push_state`: the state of its endpoint (None: it has none, or has no
-    endpoint).
+    endpoint).  `warnings`: sentences about what loses messages without delaying any.
     """
 
     subscription: Subscription
     sample: LagSample | None
     push_state: PushState | None
-    warnings: Sequence[str]
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ class LagService:
             check_project(project)
         is_end = len(rows) <= page.size
         return LagList(
-            entries=[await self._with_denial(entry) for entry in entries],
+            entries=[await self._with_warnings(entry) for entry in entries],
             total=board.total,
             sampled_at=board.sampled_at,
             next_page_token="" if is_end else page_token(*place_values(page, rows[page.size - 1].next_place)),
@@ -127,18 +128,40 @@ class LagService:
             computed.append(replace(entry, sample=sample))
         return computed
 
-    async def _with_denial(self, entry: LagEntry) -> LagEntry:
-        """Adds a warning if the subscription's project may not publish on the dead-letter topic.  Raises
-        Unavailable.
+    async def _with_warnings(self, entry: LagEntry) -> LagEntry:
+        """Adds the warnings, one of them if the subscription's project may not publish on the dead-letter topic.
+        Raises Unavailable.
         """
+        warnings = delivery_warnings(entry.subscription)
+        now = self._clock.now()
+        if entry.push_state is not None:
+            entry = replace(entry, push_state=entry.push_state.as_of(now))
+        if entry.sample is not None:
+            entry = replace(entry, sample=_up_to_date(entry.sample, entry.push_state, now))
+            assert entry.sample is not None
+            warnings += entry.sample.warnings(now)
+        late = None if entry.push_state is None else entry.push_state.late_answers
+        if late is not None:
+            deadline = entry.subscription.ack_deadline_seconds
+            warnings.append(describe_late_answers(late, deadline_seconds=deadline))
         policy = entry.subscription.dead_letter_policy
-        if policy is None:
-            return entry
-        try:
-            await self._check_publisher(project_of(entry.subscription.name), policy.dead_letter_topic)
-        except PermissionDenied as error:
-            return replace(entry, warnings=[*entry.warnings, f"Its dead letters wait: {error.message}"])
-        return entry
+        if policy is not None:
+            try:
+                await self._check_publisher(project_of(entry.subscription.name), policy.dead_letter_topic)
+            except PermissionDenied as error:
+                warnings.append(f"Its dead letters wait: {error.message}")
+        return replace(entry, warnings=warnings)
+
+
+def _up_to_date(sample: LagSample, state: PushState | None, now: datetime) -> LagSample:
+    """Returns a sample with what is known of a failing endpoint by now: its next attempt may be over."""
+    if state is None or sample.state != LagState.ENDPOINT_FAILING:
+        return sample
+    stopped = endpoint_verdict(state, now)
+    if stopped is None or stopped[0] is not LagState.ENDPOINT_FAILING:
+        return sample
+    newer = {"verdict": stopped[1], "endpointFailure": endpoint_failure_fields(state)}
+    return replace(sample, details=sample.details | newer)
 
 
 async def _entries(connection: ResourceConnection, rows: Sequence[LagRow]) -> list[LagEntry]:
@@ -152,7 +175,6 @@ async def _entries(connection: ResourceConnection, rows: Sequence[LagRow]) -> li
             subscription=subscription,
             sample=row.sample,
             push_state=states.get(subscription.subscription_id),
-            warnings=delivery_warnings(subscription),
         )
         for row in rows
         if (subscription := by_name.get(row.name)) is not None

@@ -13,6 +13,7 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.core.lag.lag import LagState
 from broker.core.pushing.endpoint_failure import (
     describe_failing_endpoint,
+    describe_late_answers,
     endpoint_failure_fields,
     failing_message_fields,
 )
@@ -130,6 +131,15 @@ def push_status_json(subscription: Subscription, state: PushState | None, now: d
         body["retryTime"] = format_timestamp(state.retry_at)
     if state.waits_since is not None and not state.paused_reason:
         body["waitsForSlotsSince"] = format_timestamp(state.waits_since)
+    if state.late_answers is not None:
+        late = state.late_answers
+        body["lateAnswers"] = {
+            "startTime": format_timestamp(late.since),
+            "lastTime": format_timestamp(late.last_at),
+            "requests": late.requests,
+            "lastLatency": format_duration(late.latency),
+            "verdict": describe_late_answers(late, deadline_seconds=subscription.ack_deadline_seconds),
+        }
     if state.failing_messages:
         body["failingMessages"] = [failing_message_fields(message) for message in state.failing_messages]
     return body

@@ -1,19 +1,31 @@
 """How far behind subscriptions are, and what holds each (F3)."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from broker.core.backlog.seeking import cursors
+from broker.core.backlog.seeking.cursors import ShardSeek
 from broker.core.catalog import push_state_rows as push_states
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.filtering.jsonpath import to_jsonpath
 from broker.core.filtering.parser import parse_filter
-from broker.core.lag.lag import Lag, LagState
+from broker.core.lag.lag import (
+    Delivering,
+    Lag,
+    LagState,
+    ShardLag,
+    Skip,
+    lag_of,
+    skip_warning,
+    unmatched_warning,
+)
 from broker.core.lag.lags import read_lags
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
 from broker.db.driver.replica_reads import ReplicaReads
+from broker.model.journal import Author
 from broker.model.message_id import message_id
 from broker.model.push_config import PushConfig
 from broker.model.push_state import FailingMessage, FailureRun, PushState
@@ -96,10 +108,12 @@ async def test_messages_that_nobody_pulls_are_counted_with_their_age(checked: Lo
     assert not lag.is_estimated
     # A use is recorded up to a minute late, and no other one within ten minutes of it.
     used = log.start + 5 * SECOND
-    for looked_after, latest in ((10 * MINUTE, log.start + 10 * MINUTE), (20 * MINUTE, used + 10 * MINUTE)):
-        between = f"between {format_timestamp(used - MINUTE)} and {format_timestamp(latest)}"
-        verdict = (await checked.only(looked_after, used=False)).verdict
-        assert verdict == f"No client is pulling or streaming; the last use was {between}."
+    assert lag.verdict == (
+        f"No client is pulling or streaming; the last one did after {format_timestamp(used - MINUTE)}."
+    )
+    assert (await checked.only(20 * MINUTE, used=False)).verdict == (
+        f"No client is pulling or streaming; none has since {format_timestamp(used + 10 * MINUTE)}."
+    )
 
 
 async def test_what_is_out_counts_until_it_is_acked(checked: Looked, log: Log) -> None:
@@ -112,7 +126,8 @@ async def test_what_is_out_counts_until_it_is_acked(checked: Looked, log: Log) -
     soon = await checked.only(5 * SECOND)
     assert (soon.state, soon.undelivered, soon.outstanding) == (LagState.RECENT, 2, 1)
     assert lag.verdict == (
-        "No client is pulling or streaming: 0 messages are outstanding, the oldest unacknowledged one is 1m old."
+        "No client is pulling or streaming: 2 messages are not acknowledged and none of them is outstanding; "
+        "the oldest is 1m old."
     )
     assert lag.oldest == log.start
     await log.acknowledge(delivery, [2])
@@ -127,7 +142,7 @@ async def test_messages_that_all_failed_are_told_as_such(checked: Looked, log: L
     lag = await checked.only(MINUTE)
     assert (lag.state, lag.verdict) == (
         LagState.RETRYING,
-        "All 2 messages have failed, up to 1 times, and are redelivered later.",
+        "All 2 messages have failed, up to once, and are redelivered later.",
     )
 
 
@@ -196,6 +211,10 @@ async def test_pushes_say_what_stops_them(checked: Looked, log: Log) -> None:
         f"The endpoint fails: 15 requests have failed without a success since {format_timestamp(log.start)}; "
         f"the last one: status 400 (Bad Request); the next attempt is at {format_timestamp(retry_at)}."
     )
+    single = await checked_at(breaker="closed", failures=run, consecutive_failures=1)
+    assert f"since {format_timestamp(log.start)}, all of one message, which it may refuse alone; the last one" in (
+        single.verdict
+    )
     past = await checked_at(breaker="half_open", failures=run, retry_at=log.start + 20 * SECOND)
     assert past.verdict.endswith("(Bad Request); its circuit breaker is half open.")
     assert past.endpoint is not None
@@ -206,6 +225,23 @@ async def test_pushes_say_what_stops_them(checked: Looked, log: Log) -> None:
     assert await reported(breaker="closed", waits_since=log.start - SECOND) is LagState.WAITING_FOR_SLOTS
     assert await reported(breaker="closed") is LagState.SLOW_ENDPOINT
     assert await reported(breaker="open", paused_reason="It answered 410.") is LagState.PAUSED
+
+
+async def test_clients_that_hold_nothing_are_not_said_to_be_slow() -> None:
+    subscription = Subscription(name="projects/p/subscriptions/s", topic="projects/p/topics/t")
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    shard = ShardLag(subscription_id=1, last_active_at=start, unclaimed=40, oldest_unclaimed=start)
+    lag = lag_of(subscription, [shard], Delivering(readers=1), start + MINUTE)
+    assert (lag.state, lag.verdict) == (
+        LagState.SLOW_CONSUMERS,
+        "The 1 client that pulls or streams has not taken them: 40 messages are not acknowledged and none of them "
+        "is outstanding; the oldest is 1m old.",
+    )
+    busy = replace(shard, unclaimed=39, claimed=1, outstanding=1)
+    assert lag_of(subscription, [busy], Delivering(readers=2), start + MINUTE).verdict == (
+        "The 2 clients that pull or stream cannot keep up: 40 messages are not acknowledged, 1 of them "
+        "outstanding; the oldest is 1m old."
+    )
 
 
 async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoint_is_not_called_slow(
@@ -230,7 +266,7 @@ async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoi
     lag = await checked.only(MINUTE + SECOND)
     assert (lag.state, lag.verdict) == (
         LagState.RETRYING,
-        "1 messages have failed, up to 1 times, and are redelivered later; others succeed. "
+        "1 message has failed once, and is redelivered later; others succeed. "
         f"Message {poison} since {format_timestamp(log.start)}: 12 failed attempts while other messages are "
         "delivered; the last one: status 422 (Unprocessable Entity).",
     )
@@ -254,3 +290,103 @@ async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoin
         LagState.RETRYING,
         "Messages that failed before are being redelivered, up to attempt 2; others succeed.",
     )
+
+
+async def test_what_a_seek_or_a_purge_has_skipped_is_not_called_acknowledged(checked: Looked, log: Log) -> None:
+    await log.publish("a", "b", "c")
+    await log.acknowledge((await log.pull(1))[0])
+    await seek(log, now=log.start + MINUTE, to=log.start + MINUTE, by="user:anna")
+    lag = await checked.only(2 * MINUTE)
+    when = format_timestamp(log.start + MINUTE)
+    assert (lag.state, lag.undelivered) == (LagState.CAUGHT_UP, 0)
+    assert lag.skip == Skip(messages=2, at=log.start + MINUTE, by="user:anna", is_purge=False)
+    assert lag.verdict == (f"Every message is acknowledged, except 2 that a seek at {when} by user:anna skipped.")
+    assert skip_warning(lag.skip, log.start + 2 * MINUTE) == (
+        f"2 messages are not delivered: a seek at {when} by user:anna skipped them. "
+        "If that was a mistake, undo it or seek back."
+    )
+    assert skip_warning(lag.skip, log.start + 61 * MINUTE) == ""
+    await seek(log, now=log.start + 3 * MINUTE, to=log.start)  # the two are retained
+    await seek(log, now=log.start + 4 * MINUTE, to=log.start + 4 * MINUTE, is_purge=True)
+    purged = await checked.only(5 * MINUTE)
+    when = format_timestamp(log.start + 4 * MINUTE)
+    assert purged.verdict == f"Every message is acknowledged, except 3 that a purge at {when} dropped."
+    await log.publish("d", now=log.start + 6 * MINUTE)
+    assert (await checked.only(6 * MINUTE)).state is LagState.RECENT
+
+
+async def test_a_seek_back_ends_what_was_skipped(checked: Looked, log: Log) -> None:
+    await log.publish("a", "b")
+    await seek(log, now=log.start + MINUTE, to=log.start + MINUTE)
+    await seek(log, now=log.start + 2 * MINUTE, to=log.start)
+    for delivery in await log.pull(now=log.start + 2 * MINUTE):
+        await log.acknowledge(delivery)
+    lag = await checked.only(3 * MINUTE)
+    assert (lag.skip, lag.verdict) == (None, "Every message is acknowledged.")
+
+
+async def test_a_subscription_that_nothing_was_published_for_says_so(checked: Looked, log: Log) -> None:
+    nothing = f"Nothing has been published to its topic since it was created at {format_timestamp(log.start)}."
+    assert (await checked.only(MINUTE)).verdict == nothing
+    await log.publish("before")
+    async with log.database.transaction() as connection:
+        wanted = Subscription(name="projects/p/subscriptions/later", topic=log.topic.name)
+        await subscriptions.insert_subscription(
+            connection, subscription=wanted, topic_id=log.topic.topic_id, now=log.start + MINUTE
+        )
+    later = (await checked.all(2 * MINUTE))[-1]
+    assert later.verdict == nothing.replace(format_timestamp(log.start), format_timestamp(log.start + MINUTE))
+
+
+async def test_a_filter_that_matches_nothing_is_told_from_one_that_has_matched(checked: Looked, log: Log) -> None:
+    path = to_jsonpath(parse_filter('attributes.region = "EU"'))
+    filtered = await checked.add("filtered", filter='attributes.region = "EU"', filter_path=path)
+    await log.publish(*map(str, range(19)))
+    claim = {"subscription_id": filtered.subscription_id, "filter_path": path}
+    await log.claim(**claim)  # type: ignore[arg-type]
+    few = (await checked.all(MINUTE))[-1]
+    assert (few.state, few.unmatched, few.verdict) == (
+        LagState.CAUGHT_UP,
+        0,
+        "Every message that its filter matches is acknowledged.",
+    )
+    await log.publish(*map(str, range(30)), now=log.start + SECOND)
+    await log.claim(**claim, now=log.start + SECOND)  # type: ignore[arg-type]
+    none = (await checked.all(MINUTE))[-1]
+    assert (none.state, none.unmatched) == (LagState.CAUGHT_UP, 49)
+    assert none.verdict == (
+        "Every message that its filter matches is acknowledged. It matches none of the newest 49 messages of its "
+        "topic."
+    )
+    assert "none of the newest 49 messages" in unmatched_warning(none.unmatched)
+    await log.execute(
+        "INSERT INTO delivery_records (shard_id, subscription_id, bucket, recorded_at, principal, client, answer,"
+        f" entries) VALUES ({log.shard_id}, {filtered.subscription_id}, 0, '{log.start}', '', '', '', '')"
+    )
+    assert (await checked.all(MINUTE))[-1].unmatched == 0  # something was acknowledged today
+
+
+async def seek(log: Log, *, now: datetime, to: datetime, by: str = "", is_purge: bool = False) -> None:
+    async with log.database.transaction() as connection:
+        found = await cursors.seek_to_time(
+            connection,
+            ShardSeek(
+                shard_id=log.shard_id,
+                subscription_id=log.subscription.subscription_id,
+                ordered=False,
+                now=now,
+                first_attempt_id=log.attempt_ids.take_parts(1, now=now)[0],
+                author=Author(by),
+                is_purge=is_purge,
+            ),
+            time=to,
+            replay_since=log.start,
+        )
+        assert found is not None
+
+
+async def test_messages_of_a_key_that_a_snapshot_held_are_not_caught_up(checked: Looked, log: Log) -> None:
+    """Messages that wait for their key make a backlog whatever is known of the first one."""
+    shard = ShardLag(subscription_id=1, last_active_at=log.start, held=3, oldest_held=log.start)
+    lag = lag_of(log.subscription, [shard], Delivering(readers=1), log.start + MINUTE)
+    assert (lag.state is LagState.CAUGHT_UP, lag.undelivered, lag.oldest) == (False, 3, log.start)

@@ -87,6 +87,18 @@ async def test_what_is_settled_elsewhere_is_out_no_more(read: Read) -> None:
     assert (only.outstanding, only.oldest_since) == (0, None)
 
 
+async def test_what_is_nacked_is_out_no_more_at_once(read: Read) -> None:
+    stream = read.stream("c")
+    for _ in range(3):
+        delivery = await read.hand_out(stream, 2)
+        name = attempt_name(read.log.subscription.subscription_id, delivery)
+        read.readers.nacked([{name: {0, 1}}])
+    kept = attempt_name(read.log.subscription.subscription_id, await read.hand_out(stream, 2))
+    read.readers.nacked([{kept: {1}}])
+    [only] = await read.shown()
+    assert only.outstanding == 1
+
+
 async def test_pulls_of_one_client_are_one_reader_until_it_has_not_come_for_a_minute(read: Read) -> None:
     subscription_id = read.log.subscription.subscription_id
     for _ in range(3):

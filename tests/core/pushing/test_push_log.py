@@ -23,6 +23,7 @@ from broker.model.push_state import (
     MAX_KEPT_FAILURES,
     FailingMessage,
     FailureRun,
+    LateAnswers,
     PushFailure,
     PushFailurePage,
     PushState,
@@ -109,6 +110,9 @@ async def test_many_states_are_written_at_once_and_read_back(log: Log) -> None:
                 message_id="1000000000000001", since=later, failures=3, status=400, reason="Bad Request"
             ),
             FailingMessage(message_id="1000000000000002", since=later, failures=2, status=None, reason=""),
+        ),
+        late_answers=LateAnswers(
+            since=log.start, last_at=later, requests=10, latency=timedelta(seconds=25, milliseconds=3)
         ),
     )
     async with log.database.transaction() as connection:

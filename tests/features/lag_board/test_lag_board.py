@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
+from broker.core.catalog import push_state_rows as push_states
 from broker.core.lag.lag import LagState
 from broker.db.driver.database import Database
 from broker.features.lag_board.list_page import COUNTS, ORDERS, parse_order
+from broker.features.lag_board.rest import lag_json
 from broker.features.lag_board.sample_rows import SamplePass, Window, write_orders
 from broker.features.lag_board.sampler import LagSampler
-from broker.features.lag_board.service import in_order
+from broker.features.lag_board.service import LagEntry, in_order
 from broker.model.errors import InvalidArgument, Unavailable
 from broker.model.push_config import PushConfig
+from broker.model.push_state import FailureRun, LateAnswers, PushState
 from broker.model.subscription import DeadLetterPolicy
+from broker.model.timestamps import format_timestamp
 from broker.observability.state_changes import StateChanges
 from tests.features.lag_board.conftest import INTERVAL, Board, names_of
 from tests.fixtures.log import SECOND, Log
@@ -50,8 +54,8 @@ async def test_the_oldest_message_comes_first_and_then_those_at_rest_by_name(boa
     assert first is not None
     assert (first.oldest_unacked_at, first.published_messages) == (log.start, 3)
     assert first.details == {
-        "verdict": "No client is pulling or streaming: 0 messages are outstanding, the oldest"
-        " unacknowledged one is 1m old."
+        "verdict": "No client is pulling or streaming: 3 messages are not acknowledged and none of them is"
+        " outstanding; the oldest is 1m old."
     }
 
 
@@ -505,3 +509,53 @@ async def test_a_pass_that_does_not_reach_the_database_blames_no_subscription(
     await nowhere.close()
     assert not sampler._unreadable
     assert not caplog.records
+
+
+async def test_an_endpoint_that_answers_late_is_warned_of_with_its_deadline_for_an_hour(
+    board: Board, log: Log
+) -> None:
+    pushed = await board.add("pushed", push_config=PushConfig(endpoint="https://example.com/"))
+    await board.sample()
+    late = LateAnswers(
+        since=log.start, last_at=log.start + SECOND, requests=10, latency=timedelta(seconds=25, milliseconds=40)
+    )
+    state = PushState(subscription_id=pushed.subscription_id, changed_at=log.start, late_answers=late)
+    await _write(log, state)
+    assert await _warnings(board, "pushed") == [
+        "The endpoint answers too late: 10 requests were accepted after the ack deadline of 10s since "
+        f"{format_timestamp(log.start)}, the last one at {format_timestamp(log.start + SECOND)} after 25s. "
+        "Their messages are pushed more than once. Set an ack deadline above 25s, or answer sooner."
+    ]
+    board.clock.moment = log.start + timedelta(hours=1) + SECOND
+    assert await _warnings(board, "pushed") == []
+
+
+async def test_the_next_attempt_of_a_failing_endpoint_is_never_over(board: Board, log: Log) -> None:
+    pushed = await board.add("pushed", push_config=PushConfig(endpoint="https://example.com/"))
+    await log.publish("a")
+    run = FailureRun(since=log.start, requests=15, status=503, reason="Service Unavailable", is_reported=True)
+    retry_at = log.start + 30 * SECOND
+    state = PushState(subscription_id=pushed.subscription_id, changed_at=log.start, failures=run, retry_at=retry_at)
+    await _write(log, state)
+    await board.sample(SECOND)
+    answer = lag_json(await _entry(board, "pushed"))
+    assert f"the next attempt is at {format_timestamp(retry_at)}" in answer["verdict"]
+    assert answer["push"]["retryTime"] == answer["endpointFailure"]["retryTime"] == format_timestamp(retry_at)
+    board.clock.moment = retry_at + SECOND
+    later = lag_json(await _entry(board, "pushed"))
+    assert "next attempt" not in later["verdict"]
+    assert "retryTime" not in later["push"] | later["endpointFailure"]
+
+
+async def _write(log: Log, state: PushState) -> None:
+    async with log.database.transaction() as connection:
+        assert await push_states.write_push_states(connection, states=[state]) == 1
+
+
+async def _entry(board: Board, name: str) -> LagEntry:
+    [entry] = (await board.page(where=f"name={name}")).entries
+    return entry
+
+
+async def _warnings(board: Board, name: str) -> list[str]:
+    return list((await _entry(board, name)).warnings)

@@ -105,3 +105,26 @@ async def test_a_parameter_that_cannot_be_is_refused_with_its_name_and_value(
 ) -> None:
     code, text = await rest.error("GET", f"{rest.project}/lag", params=parameters)
     assert (code, said in text) == ("INVALID_ARGUMENT", True), text
+
+
+async def test_a_subscription_that_has_skipped_messages_says_so_and_warns(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(retainAckedMessages=True)
+    await rest.publish("a", "b", "c")
+    await rest.ok("POST", f"{rest.subscription()}:purge", {})
+    [lag] = (await _lag(rest, fresh="true"))["subscriptions"]
+    at = lag["lastSkip"]["skipTime"]
+    assert lag["lastSkip"] == {"messages": 3, "skipTime": at, "cause": "PURGE"}
+    assert lag["verdict"] == f"Every message is acknowledged, except 3 that a purge at {at} dropped."
+    assert lag["warnings"] == [
+        f"3 messages are not delivered: a purge at {at} dropped them. If that was a mistake, undo it or seek back."
+    ]
+
+    async def is_sampled() -> bool:
+        [sampled] = (await _lag(rest))["subscriptions"]
+        return bool(sampled.get("lastSkip") == lag["lastSkip"] and sampled["warnings"] == lag["warnings"])
+
+    await eventually(is_sampled)
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
+    [back] = (await _lag(rest, fresh="true"))["subscriptions"]
+    assert (back["undeliveredMessages"], "lastSkip" in back, "warnings" in back) == (3, False, False)

@@ -17,6 +17,7 @@ from broker.features.history.recorder import HistoryRecorder
 from broker.features.topic_stats.rows import WORST_FIRST
 from broker.features.topic_stats.stats_view import StatsView
 from broker.model.page import Page, cut_page
+from broker.model.timestamps import format_timestamp
 from broker.model.topic import Topic
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import PUBLISHED_MESSAGES
@@ -60,10 +61,11 @@ async def test_the_worst_subscription_is_the_one_in_the_worst_state_and_of_these
         "deliveryState": NOT_SAMPLED,
     }
     await board.sample()
+    created = format_timestamp(log.start)
     assert (await one_of(board))["worstSubscription"] == {
         "subscription": log.subscription.name,
         "deliveryState": "CAUGHT_UP",
-        "verdict": "Every message is acknowledged.",
+        "verdict": f"Nothing has been published to its topic since it was created at {created}.",
     }
     for name in ("a", "b", "c"):
         await board.add(name)

@@ -72,6 +72,22 @@ async def test_a_late_success_counts_wherever_its_message_is_by_then(pushing: Pu
     assert len(pushing.far_side.calls) == 2
 
 
+async def test_late_answers_are_counted_until_one_is_in_time(pushing: Pushing) -> None:
+    await pushing.subscribe()
+    await pushing.shorten_ack_deadlines()
+    await pushing.rest.publish("slow")
+    first, second = await pushing.far_side.wait_for(2)
+    first.answer(200)
+    await eventually(lambda: pushing.endpoint.late_answers is not None)
+    late = pushing.endpoint.late_answers
+    assert late is not None
+    assert (late.requests, late.since) == (1, late.last_at)
+    second.answer(500)
+    pushing.far_side.answers = lambda _: 200
+    await pushing.rest.publish("fast")
+    await eventually(lambda: pushing.endpoint.late_answers is None)
+
+
 async def test_calls_that_are_overdue_are_forgotten_when_they_end(pushing: Pushing) -> None:
     """Calls of an endpoint that hangs overlap for ever: their messages must not be kept for as long."""
     await pushing.subscribe()
