@@ -1,7 +1,8 @@
 """`python -m tests.console.screenshots DIRECTORY`: pictures of every page of the console (`make screenshots`).
 
 Starts a broker of its own with a shop that trades for some minutes, and takes each page in light, dark and on a
-phone.  With --docs it also writes those that the documentation shows, as WebP.
+phone.  With --docs it also writes those that the documentation shows, as WebP; let the shop trade for 15 minutes
+then (--seconds 900), so that their charts are full.
 """
 
 import argparse
@@ -33,10 +34,13 @@ SHOWN = (
     ("overview", "light"),
     ("overview", "dark"),
     ("overview", "phone"),
-    ("message", "light"),
+    ("topic", "light"),
     ("subscription-push", "light"),
-    ("dead-letters", "dark"),
-    ("access", "light"),
+    ("subscription-pull", "dark"),
+    ("message", "light"),
+    ("dead-letters", "light"),
+    ("redrive", "light"),
+    ("subscriptions", "phone"),
 )
 _TO_WEBP = """
     async (png) => {
@@ -51,8 +55,8 @@ _TO_WEBP = """
 
 async def pages_of(rest: Rest) -> Mapping[str, str]:
     """Return the address of each page by the name of its picture."""
-    dead = await rest.ok("GET", f"{rest.subscription('payments-to-billing')}/deadLetters")
-    newest = await rest.ok("GET", f"{rest.topic('payments')}/messages")
+    dead = await rest.ok("GET", f"{rest.subscription('orders-to-crm')}/deadLetters")
+    newest = await rest.ok("GET", f"{rest.topic('orders')}/messages")
     operations = await rest.ok("GET", f"{rest.project}/operations?orderBy=createTime%20desc")
     message_id = (dead.get("deadLetters") or [{"sourceMessageId": newest["messages"][0]["messageId"]}])[0][
         "sourceMessageId"

@@ -70,12 +70,13 @@ class Shop:
             "retryPolicy": {"minimumBackoff": "1s", "maximumBackoff": "2s"},
         }
         for name, topic, path in (
-            ("payments-to-billing", "payments", f"/body/503/{quote(_OVERLOADED)}/billing"),
-            ("shipments-to-tracking", "shipments", "/status/200/tracking"),
-            ("orders-to-crm", "orders", "/flaky/crm/422-45_500-2_slow-10/crm"),
+            ("payments-to-billing", "payments", "/billing"),
+            ("shipments-to-tracking", "shipments", "/tracking"),
+            ("orders-to-crm", "orders", "/flaky/crm/422-45_500-2_slow-10"),
         ):
             endpoint = {"pushEndpoint": f"{self.sink.url}{path}"}
             await rest.create_subscription(name, topic=topic, pushConfig=endpoint, **dead_letters)
+        await self.sink.program("/billing", f"/body/503/{quote(_OVERLOADED)}")
         await rest.create_subscription("orders-to-invoices", topic="orders", **dead_letters)
         for name, when, topic in (
             ("nightly-report", {"schedule": "0 2 * * *", "timeZone": "Europe/Berlin"}, "clicks"),
@@ -108,7 +109,10 @@ class Shop:
         bindings = [
             {"role": "roles/pubsub.subscriber", "members": [f"serviceAccount:warehouse@{domain}"]},
             {"role": "roles/pubsub.publisher", "members": [f"serviceAccount:billing@{domain}"]},
-            {"role": "roles/pubsub.admin", "members": ["user:ana@shop.example", f"serviceAccount:deployments@{domain}"]},
+            {
+                "role": "roles/pubsub.admin",
+                "members": ["user:ana@shop.example", f"serviceAccount:deployments@{domain}"],
+            },
             {"role": "roles/pubsub.viewer", "members": ["group:support@shop.example"]},
         ]
         await rest.ok("POST", f"{rest.project}:setIamPolicy", {"policy": {"bindings": bindings}})
@@ -132,7 +136,9 @@ class Shop:
             await rest.acknowledge(await rest.pull(name, 1_000), name)
         await rest.acknowledge(await rest.pull("orders-to-warehouse", many * 7 // 10), "orders-to-warehouse")
         packing = await rest.pull("orders-to-packing", 1_000)
-        if packed := [one for one in packing if _number_of(one) % 89]:  # the others are held, and their keys with them
+        if packed := [
+            one for one in packing if _number_of(one) % 89
+        ]:  # the others are held, and their keys with them
             await rest.acknowledge(packed, "orders-to-packing")
         rejected = await rest.pull("orders-to-invoices", 1_000)
         failing = [one for one in rejected if one["message"]["attributes"]["country"] == "PL"]
@@ -152,7 +158,7 @@ class Shop:
         rest = self.rest
         await rest.publish(*(message(f'{{"refund": {self._number()}}}') for _ in range(12)), topic="refunds")
         await rest.ok("POST", f"{rest.subscription('refunds-audit')}:pause", {"reason": "The ledger is migrated."})
-        await rest.ok("POST", f"{rest.topic('clicks')}:freeze", {"reason": "Replaced by page-views."})
+        await rest.ok("POST", f"{rest.topic('clicks')}:freeze", {"reason": "Replaced by page-views"})
         for name in ("before-migration", "before-release-2.14"):
             body = {"subscription": rest.subscription("orders-to-warehouse")}
             await rest.ok("PUT", f"{rest.project}/snapshots/{name}", body)
