@@ -145,12 +145,15 @@ async def run(
         try:
             async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
                 rest = Rest(client, PROJECT)
-                await live(Shop(rest, sink), seconds)
+                shop = Shop(rest, sink)
+                await live(shop, seconds)
+                trading = asyncio.create_task(go_on(shop))
                 pages = {name: path for name, path in (await pages_of(rest)).items() if not only or name in only}
                 async with chromium() as browser:
-                    await take(browser, broker.url, pages, directory, looks)
                     if for_docs:
                         await take_for_docs(browser, broker.url, await pages_of(rest))
+                    await take(browser, broker.url, pages, directory, looks)
+                trading.cancel()
         finally:
             broker.stop()
 
@@ -166,8 +169,13 @@ async def live(shop: Shop, seconds: float) -> None:
             await shop.deploy(release)
         await asyncio.sleep(1)
     await shop.end_the_day()
-    await shop.trade(20)
-    await asyncio.sleep(min(15, seconds / 5))  # until the lags have been sampled
+
+
+async def go_on(shop: Shop) -> None:
+    """Trade until cancelled, so that pages show consumers at work."""
+    while True:
+        await shop.trade(20)
+        await asyncio.sleep(2)
 
 
 def main() -> None:
