@@ -23,6 +23,7 @@ RANGES = {
     "14d": (1_209_600, 21_600),
 }
 DEFAULT_RANGE = HOUR
+UNWRITTEN = timedelta(seconds=25)  # before now: a point that is missing there may still come, and is not a zero
 
 
 class Point(NamedTuple):
@@ -94,7 +95,8 @@ def line(answer: Json, title: str, *, is_rate: bool = False, marks: Iterable[Jso
             first -= timedelta(seconds=step)
         at = first
         while at <= end:
-            values.setdefault(at, 0.0)
+            if at <= end - UNWRITTEN or at in values:
+                values.setdefault(at, 0.0)
             at += timedelta(seconds=step)
     most = max(values.values(), default=0.0)
     ends = sorted(at for at in values if at > start)

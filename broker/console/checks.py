@@ -165,7 +165,7 @@ def of_frozen_topics(topics: Block) -> Iterable[Finding]:
         frozen = one.get("frozen")
         if frozen is not None:
             by = f" by {frozen['frozenBy']}" if "frozenBy" in frozen else ""
-            why = f": {frozen['reason']}" if frozen["reason"] else ""
+            why = f": {frozen['reason'].rstrip('.')}" if frozen["reason"] else ""
             yield Finding(
                 CRITICAL,
                 one["name"],

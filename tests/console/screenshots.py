@@ -1,7 +1,8 @@
 """`python -m tests.console.screenshots DIRECTORY`: pictures of every page of the console (`make screenshots`).
 
 Starts a broker of its own with a shop that trades for some minutes, and takes each page in light, dark and on a
-phone.  With --docs it also writes those that the documentation shows, as WebP.
+phone.  With --docs it also writes those that the documentation shows, as WebP; let the shop trade for 15 minutes
+then (--seconds 900), so that their charts are full.
 """
 
 import argparse
@@ -33,10 +34,13 @@ SHOWN = (
     ("overview", "light"),
     ("overview", "dark"),
     ("overview", "phone"),
-    ("message", "light"),
+    ("topic", "light"),
     ("subscription-push", "light"),
-    ("dead-letters", "dark"),
-    ("access", "light"),
+    ("subscription-pull", "dark"),
+    ("message", "light"),
+    ("dead-letters", "light"),
+    ("redrive", "light"),
+    ("subscriptions", "phone"),
 )
 _TO_WEBP = """
     async (png) => {
@@ -51,22 +55,25 @@ _TO_WEBP = """
 
 async def pages_of(rest: Rest) -> Mapping[str, str]:
     """Return the address of each page by the name of its picture."""
-    dead = await rest.ok("GET", f"{rest.subscription('orders-to-invoices')}/deadLetters")
+    dead = await rest.ok("GET", f"{rest.subscription('orders-to-crm')}/deadLetters")
     newest = await rest.ok("GET", f"{rest.topic('orders')}/messages")
-    operations = await rest.ok("GET", f"{rest.project}/operations")
+    operations = await rest.ok("GET", f"{rest.project}/operations?orderBy=createTime%20desc")
     message_id = (dead.get("deadLetters") or [{"sourceMessageId": newest["messages"][0]["messageId"]}])[0][
         "sourceMessageId"
     ]
+    billing = f"{PROJECT}/subscriptions/payments-to-billing"
     return {
-        "overview": PROJECT,
+        "overview": f"{PROJECT}?range=15m",
         "topics": f"{PROJECT}/topics",
         "topic": f"{PROJECT}/topics/orders?range=15m",
         "topic-messages": f"{PROJECT}/topics/orders/messages",
+        "topic-tail": f"{PROJECT}/topics/orders/tail",
         "message": f"{PROJECT}/messages/{message_id}",
         "subscriptions": f"{PROJECT}/subscriptions",
-        "subscription-push": f"{PROJECT}/subscriptions/payments-to-billing?range=15m",
-        "subscription-pull": f"{PROJECT}/subscriptions/orders-to-warehouse?range=15m",
-        "backlog": f"{PROJECT}/subscriptions/orders-to-warehouse/messages",
+        "subscription-push": f"{billing}?range=15m",
+        "subscription-pull": f"{PROJECT}/subscriptions/orders-to-packing?range=15m",
+        "pushes": f"{PROJECT}/subscriptions/orders-to-crm/pushAttempts",
+        "backlog": f"{PROJECT}/subscriptions/orders-to-packing/messages",
         "dead-letters-of-subscription": f"{PROJECT}/subscriptions/orders-to-invoices/deadLetters",
         "dead-letters": f"{PROJECT}/deadLetters",
         "operations": f"{PROJECT}/operations",
@@ -74,6 +81,7 @@ async def pages_of(rest: Rest) -> Mapping[str, str]:
         "schedules": f"{PROJECT}/schedules",
         "schedule": f"{PROJECT}/schedules/stock-count",
         "snapshots": f"{PROJECT}/snapshots",
+        "snapshot": f"{PROJECT}/snapshots/before-migration",
         "schemas": f"{PROJECT}/schemas",
         "schema": f"{PROJECT}/schemas/Order",
         "activity": f"{PROJECT}/activity",
@@ -86,6 +94,12 @@ async def pages_of(rest: Rest) -> Mapping[str, str]:
         "role": "roles/pubsub.subscriber",
         "quotas": f"{PROJECT}/quotas",
         "search": f"{PROJECT}/search?q=orders",
+        "seek": f"{PROJECT}/subscriptions/orders-to-warehouse:seek?time=2m&undoable=on",
+        "redrive": f"{billing}:redrive?reason=push+503&maxMessagesPerSecond=50",
+        "discard": f"{PROJECT}/subscriptions/orders-to-invoices:discard?reason=nack",
+        "create-subscription": f"{PROJECT}:createSubscription",
+        "publish": f"{PROJECT}/topics/orders:publish",
+        "delete-topic": f"{PROJECT}/topics/orders:delete",
         "broker": "broker",
         "projects": "",
         "empty-project": "projects/new-project",
@@ -101,8 +115,11 @@ async def take(
         context = await browser.new_context(timezone_id="Europe/Berlin", locale="en-GB", **LOOKS[look])
         page = await context.new_page()
         for name, path in pages.items():
-            await page.goto(f"{base}/console/{path}", wait_until="networkidle")
-            await page.screenshot(path=directory / f"{name}-{look}.png", full_page=True, animations="disabled")
+            await page.goto(f"{base}/console/{path}", wait_until="load")
+            whole = await page.evaluate("document.documentElement.scrollHeight")
+            await page.set_viewport_size({**LOOKS[look]["viewport"], "height": whole})  # what sticks is at its end
+            await page.screenshot(path=directory / f"{name}-{look}.png", animations="disabled")
+            await page.set_viewport_size(LOOKS[look]["viewport"])
         await context.close()
 
 
@@ -111,7 +128,7 @@ async def take_for_docs(browser: Browser, base: str, pages: Mapping[str, str]) -
     converter = await browser.new_page()
     for name, look in SHOWN:
         page = await browser.new_page(timezone_id="Europe/Berlin", locale="en-GB", **LOOKS[look])
-        await page.goto(f"{base}/console/{pages[name]}", wait_until="networkidle")
+        await page.goto(f"{base}/console/{pages[name]}", wait_until="load")
         png = await page.screenshot(animations="disabled")
         webp = await converter.evaluate(_TO_WEBP, b64encode(png).decode())
         await asyncio.to_thread((DOCS / f"{name}-{look}.webp").write_bytes, bytes(webp))
@@ -128,12 +145,15 @@ async def run(
         try:
             async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
                 rest = Rest(client, PROJECT)
-                await live(Shop(rest, sink), seconds)
+                shop = Shop(rest, sink)
+                await live(shop, seconds)
+                trading = asyncio.create_task(go_on(shop))
                 pages = {name: path for name, path in (await pages_of(rest)).items() if not only or name in only}
                 async with chromium() as browser:
-                    await take(browser, broker.url, pages, directory, looks)
                     if for_docs:
                         await take_for_docs(browser, broker.url, await pages_of(rest))
+                    await take(browser, broker.url, pages, directory, looks)
+                trading.cancel()
         finally:
             broker.stop()
 
@@ -141,13 +161,21 @@ async def run(
 async def live(shop: Shop, seconds: float) -> None:
     """Trade for so many seconds: more, and then less, as in the course of a day."""
     await shop.open()
-    began = time.monotonic()
+    began, releases = time.monotonic(), {"2.13.1": 0.2, "2.14.0": 0.6}
     while (elapsed := time.monotonic() - began) < seconds:
         await shop.trade(int(10 + 90 * min(elapsed, seconds - elapsed) / seconds))
+        for release in [one for one, share in releases.items() if elapsed > share * seconds]:
+            del releases[release]
+            await shop.deploy(release)
         await asyncio.sleep(1)
     await shop.end_the_day()
-    await shop.trade(20)
-    await asyncio.sleep(min(15, seconds / 5))  # until the lags have been sampled
+
+
+async def go_on(shop: Shop) -> None:
+    """Trade until cancelled, so that pages show consumers at work."""
+    while True:
+        await shop.trade(20)
+        await asyncio.sleep(2)
 
 
 def main() -> None:

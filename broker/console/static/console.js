@@ -15,14 +15,18 @@ export function parsePage(/** @type {string} */ text) {
   return page;
 }
 
-/** Show times in the viewer's time zone; the title has the time in UTC. */
+/** Show times in the viewer's time zone, those of today without the date; the title has the time in UTC. */
 export function localTimes(/** @type {ParentNode} */ root) {
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
+  const ofToday = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+  const withZone = new Intl.DateTimeFormat(undefined, { timeStyle: "long" });
+  const today = new Date().toDateString();
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.getAttribute("datetime") ?? "");
     if (Number.isNaN(at.getTime())) continue;
     time.setAttribute("title", time.textContent ?? "");
-    time.textContent = format.format(at);
+    const short = time.closest(".asof") ? withZone : ofToday;
+    time.textContent = (at.toDateString() === today ? short : format).format(at);
   }
 }
 
@@ -223,6 +227,7 @@ function sendToken() {
   if (!("asks" in form.dataset)) form.submit();
 }
 
+document.querySelector(".rail [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 localTimes(document);
 sendToken();
 copyButtons();

@@ -250,7 +250,7 @@ function follow(/** @type {HTMLElement} */ root) {
     time.textContent = message.time;
     row.cells[2].textContent = message.key;
     attributes.textContent = message.attributes;
-    row.cells[3].append(message.body);
+    row.cells[3].prepend(message.body, " ");
     return row;
   }
 
