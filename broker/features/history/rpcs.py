@@ -20,7 +20,7 @@ def make_rpcs(service: HistoryService) -> Sequence[Row]:
             rest=[
                 Rest(
                     "GET", f"{PROJECT}/timeSeries", "ListTimeSeries", partial(rest.list_time_series, service),
-                    ("metric", "resource", "interval", "alignmentPeriod"),
+                    ("metric", "resource", "label", "interval", "alignmentPeriod"),
                 ),
             ],
             grpc=[],
