@@ -171,6 +171,14 @@ def permissions_of(need: Need) -> Collection[str]:
     return [need.permission] if isinstance(need.permission, str) else need.permission.values()
 
 
+async def test_a_link_to_a_form_leaves_the_defaults_of_what_it_does_not_name(rest: Rest, sample: Sample) -> None:
+    address = f"/console/{rest.subscription('mail')}:seek"
+    for query, is_checked in (({"time": "1h"}, True), ({"time": "1h", "snapshot": ""}, False)):
+        page = await look(rest.client, address, query)
+        [box] = re.findall(r'<input type="checkbox"[^>]*name="undoable"[^>]*>', page.text)
+        assert ("checked" in box) == is_checked
+
+
 async def test_the_commands_of_actions_are_commands(rest: Rest, sample: Sample) -> None:
     """They have the options and as many words as the command line takes."""
     root = command_line()

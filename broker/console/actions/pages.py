@@ -208,7 +208,8 @@ class ActionPages:
         current = await self._current(request, action, target, texts | given)
         if action.initial is not None and current is not None:
             texts.update(action.initial(current))
-        if given:  # a check box that is not checked is not in a URL
+        typed = {each.name for each in action.fields if each.kind != "check"}
+        if given and typed <= given.keys():  # it is the form that was sent, without its boxes that are not checked
             texts.update({each.name: "" for each in action.fields if each.kind == "check"})
         return await self._form(request, action, target, texts | given, current=current)
 
