@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import psutil
 
-from tests.fixtures.broker import BrokerProcess, Rest
+from tests.fixtures.broker import PATIENCE_SECONDS, BrokerProcess, Rest
 
 Signalling = Callable[[BrokerProcess], None]
 
@@ -94,7 +94,7 @@ def faults(broker: BrokerProcess) -> list[str]:
 
 
 def is_ready(broker: BrokerProcess) -> bool:
-    return httpx.get(f"{broker.url}/readyz").status_code == 200
+    return httpx.get(f"{broker.url}/readyz", timeout=PATIENCE_SECONDS).status_code == 200
 
 
 async def waiting_pull(rest: Rest, name: str = "sub") -> asyncio.Task[httpx.Response]:

@@ -13,7 +13,7 @@ import pytest
 
 from broker.db.embedded.cluster import Cluster
 from broker.db.embedded.system_user import running_as, unprivileged_user
-from tests.cli.processes import alive, family, faults, kill_all, running_on, waiting_pull
+from tests.cli.processes import alive, family, faults, is_ready, kill_all, running_on, waiting_pull
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
 from tests.fixtures.data_directory import copied
 
@@ -129,6 +129,7 @@ async def test_workers_are_replaced_with_the_process_that_they_were_forked_from(
     assert template.num_threads() == 1  # a fork takes over no other thread
     template.kill()
     await eventually(lambda: len(broker.workers()) == 2 and not alive([template, *workers]))
+    await eventually(lambda: is_ready(broker))
     assert await _drained_ids(broker) == published
     assert broker.stop() == 0
 
