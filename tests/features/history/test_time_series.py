@@ -88,19 +88,19 @@ async def test_history_outlives_its_topic_and_ends_with_a_reset_of_its_project(r
 
 
 async def test_each_topic_of_a_project_has_series_of_its_own(rest: Rest, broker: Broker) -> None:
-    for name in ("a", "b", "idle"):
+    for name in ("first", "second", "idle"):
         await rest.create_topic(name)
-    await rest.publish("1", topic="a")
-    await rest.publish("2", topic="b")
-    await rest.error("POST", f"{rest.topic('b')}:publish", {"messages": [{"data": "%"}]})
+    await rest.publish("1", topic="first")
+    await rest.publish("2", topic="second")
+    await rest.error("POST", f"{rest.topic('second')}:publish", {"messages": [{"data": "%"}]})
     await record(broker)
     requests, each = "pubsub_topic_publish_requests_total", f"{rest.project}/topics/-"
     found = await read(rest, requests, resource=each)
     assert [
         (one["resource"]["labels"]["topic_id"], one["metric"]["labels"]["code"]) for one in found["timeSeries"]
-    ] == [("a", "OK"), ("b", "INVALID_ARGUMENT"), ("b", "OK")]
+    ] == [("first", "OK"), ("second", "INVALID_ARGUMENT"), ("second", "OK")]
     refused = await read(rest, requests, resource=each, label="INVALID_ARGUMENT")
-    assert [one["resource"]["labels"]["topic_id"] for one in refused["timeSeries"]] == ["b"]
+    assert [one["resource"]["labels"]["topic_id"] for one in refused["timeSeries"]] == ["second"]
     assert total(refused) == 1
     code, text = await rest.error(
         "GET", f"{rest.project}/timeSeries", params={"metric": requests, "resource": f"{rest.project}/x/-"}
