@@ -215,4 +215,4 @@ async def test_a_frozen_topic_says_so_and_a_subscription_is_created_from_its_pag
     page = await open_page(browser, rest, rest.topic())
     await expect(page.locator("#frozen")).to_contain_text("It is migrated.")
     await page.get_by_role("link", name="Create a subscription").click()
-    await expect(page.get_by_label("Topic needed")).to_have_value("topic")
+    await expect(page.get_by_label("Topic required")).to_have_value("topic")
