@@ -208,8 +208,7 @@ class ActionPages:
         current = await self._current(request, action, target, texts | given)
         if action.initial is not None and current is not None:
             texts.update(action.initial(current))
-        typed = {each.name for each in action.fields if each.kind != "check"}
-        if given and typed <= given.keys():  # it is the form that was sent, without its boxes that are not checked
+        if _is_sent(request, action):
             texts.update({each.name: "" for each in action.fields if each.kind == "check"})
         return await self._form(request, action, target, texts | given, current=current)
 
@@ -261,7 +260,7 @@ class ActionPages:
         try:
             values.update(action.read(texts, self._now()))
         except FieldError as unreadable:
-            if not error and request.query_params:
+            if not error and (unreadable.field in request.query_params or _is_sent(request, action)):
                 error, wrong = str(unreadable), unreadable.field
         else:
             if action.changes is not None and current is not None:
@@ -400,6 +399,12 @@ def _as_shown(current: dict[str, Any], form: Mapping[str, str]) -> dict[str, Any
     if not form.get("etag"):
         raise FieldError("", "Look at what this would do first; nothing was done.")
     return {**current, "etag": form["etag"]}
+
+
+def _is_sent(request: Request, action: Action) -> bool:
+    """Return whether the URL has all of a form, as browsers send it: without its boxes that are not checked."""
+    typed = {each.name for each in action.fields if each.kind != "check"}
+    return bool(request.query_params) and typed <= request.query_params.keys()
 
 
 def _target(action: Action, request: Request) -> Target:
