@@ -84,23 +84,22 @@ class SharedPages:
         return replace(page, row_actions={"resend": [acting]}, data={**page.data, "acting": acting})
 
 
-def _shared(action: Action, *, explanation: str) -> Action:
+def _shared(action: Action) -> Action:
     """Return an action on a subscription as one on the page of a share link, to which it leads back."""
 
-    def itself(target: Target) -> Target:
+    def subscription(target: Target) -> Target:
         return Target(target.parts, SUBSCRIPTION.format(**target.parts))
 
     def receipt(target: Target, values: Values, answer: Json) -> Receipt:
-        return Receipt(action.receipt(itself(target), values, answer).text, target.name)
+        return Receipt(action.receipt(subscription(target), values, answer).text, target.name)
 
     return replace(
         action,
         on=SHARED_PAGE,
-        help=explanation,
         shown_on=action.shown_on and ("",),
         applies=lambda _: True,
-        call=lambda target, values: action.call(itself(target), values),
-        reads=lambda target, texts: action.reads(itself(target), texts),
+        call=lambda target, values: action.call(subscription(target), values),
+        reads=lambda target, texts: action.reads(subscription(target), texts),
         receipt=receipt,
         command=lambda _target, _values: "",
     )
@@ -108,13 +107,13 @@ def _shared(action: Action, *, explanation: str) -> Action:
 
 _ACTIONS = {
     "RESEND": _shared(
-        replace(subscriptions.RESEND, shown_on=()),
-        explanation="They are pushed once more, even if your endpoint has taken them before.",
+        replace(
+            subscriptions.RESEND,
+            shown_on=(),
+            help="They are pushed once more, even if your endpoint has taken them before.",
+        )
     ),
-    "RECOVER": _shared(
-        subscriptions.RECOVER,
-        explanation="What was given up since the time is pushed again.",
-    ),
+    "RECOVER": _shared(subscriptions.RECOVER),
 }
 
 

@@ -113,53 +113,51 @@ def _policy_page(target: Target) -> str:
 
 
 def _policy_actions(on: str, permission: str) -> Sequence[Action]:
-    shown_on = ("/access",) if on == PROJECT else ("",)
-    resource = "{target}" if on == PROJECT else f"{on.rsplit('/', 2)[1]}/{{target}}"
-    options = {"role": "role", "member": "member"}
-    return [
-        Action(
+    collection = on.split("/")[-2]
+
+    def change(
+        verb: str, edit: Edit, *, title: str, label: str, explanation: str, said: str, command_verb: str
+    ) -> Action:
+        return Action(
             on=on,
-            verb="grant",
+            verb=verb,
             rpc="IAMPolicy.SetIamPolicy",
             permission=permission,
+            title=title,
+            label=label,
+            help=explanation,
+            fields=[_MEMBER, _ROLE],
+            reads=_reads_policy(on),
+            changes=_gains_and_losses(edit),
+            shown_on=("/access",) if on == PROJECT else ("",),
+            call=_sets_policy(edit),
+            receipt=lambda target, values, _: Receipt(
+                said.format(member=values["member"], role=values["role"], target=target.id), _policy_page(target)
+            ),
+            command=command(f"auth policy {command_verb} {collection}/{{target}}", role="role", member="member"),
+            page=_policy_page,
+        )
+
+    return [
+        change(
+            "grant",
+            with_member,
             title="Give somebody a role",
             label="Give the role",
-            help="It holds for the resource and all that is in it.",
-            fields=[_MEMBER, _ROLE],
-            reads=_reads_policy(on),
-            changes=_gains_and_losses(with_member),
-            shown_on=shown_on,
-            call=_sets_policy(with_member),
-            receipt=lambda target, values, _: Receipt(
-                f"{values['member']} has {values['role']} on {target.id}.", _policy_page(target)
-            ),
-            command=command(f"auth policy add {_of_project(resource, on)}", **options),
-            page=_policy_page,
+            explanation="It holds for the resource and all that is in it.",
+            said="{member} has {role} on {target}.",
+            command_verb="add",
         ),
-        Action(
-            on=on,
-            verb="revoke",
-            rpc="IAMPolicy.SetIamPolicy",
-            permission=permission,
+        change(
+            "revoke",
+            without_member,
             title="Take a role from somebody",
             label="Take the role",
-            help="Other policies, such as the project's, may still give it.",
-            fields=[_MEMBER, _ROLE],
-            reads=_reads_policy(on),
-            changes=_gains_and_losses(without_member),
-            shown_on=shown_on,
-            call=_sets_policy(without_member),
-            receipt=lambda target, values, _: Receipt(
-                f"{values['member']} has {values['role']} on {target.id} no more.", _policy_page(target)
-            ),
-            command=command(f"auth policy remove {_of_project(resource, on)}", **options),
-            page=_policy_page,
+            explanation="Other policies, such as the project's, may still give it.",
+            said="{member} has {role} on {target} no more.",
+            command_verb="remove",
         ),
     ]
-
-
-def _of_project(resource: str, on: str) -> str:
-    return f"projects/{resource}" if on == PROJECT else resource
 
 
 def _create_account(target: Target, values: Values) -> Call:
@@ -194,7 +192,7 @@ def _link(target: Target, _: Values, answer: Json) -> Secret:
     return Secret(
         answer["path"],
         f"Link to the pushes of {target.id}",
-        f"Whoever has this link sees the pushes until {answer['expireTime']}.",
+        f"Everybody who has this link sees the pushes until {answer['expireTime']}.",
         is_path=True,
     )
 
@@ -337,7 +335,7 @@ ACTIONS: Sequence[Action] = [
         has_preview=True,
         shown_on=(),
         needed_on=lambda target: target.project,
-        help="Whoever uses it is refused from then on.",
+        help="Callers with this key are refused from then on.",
         call=deleting,
         receipt=done("Deleted API key {target}.", path=in_project("apiKeys")),
         command=command("auth api-keys delete {target} --yes"),

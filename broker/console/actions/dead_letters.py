@@ -72,7 +72,7 @@ def _discarded(target: Target, _: Values, answer: Json) -> Receipt:
 
 def _read_message(target: Target, texts: Mapping[str, str]) -> Call | None:
     message_id = texts.get("messageId", "").strip()
-    if not message_id:
+    if not message_id or "/" in message_id:  # which is no id
         return None
     return Call("GET", f"{target.project}/messages/{message_id}", query={"previewBytes": str(_MOST_EDITED)})
 

@@ -49,7 +49,9 @@ def _publish(target: Target, values: Values) -> Call:
 
 def _template(target: Target, texts: Mapping[str, str]) -> Call | None:
     template = texts.get("template", "").strip()
-    return Call("GET", f"{target.project}/messageTemplates/{template}") if template else None
+    if not template or "/" in template:  # which is no id
+        return None
+    return Call("GET", f"{target.project}/messageTemplates/{template}")
 
 
 def _of_template(template: Json) -> Mapping[str, str]:
