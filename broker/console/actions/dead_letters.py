@@ -94,15 +94,11 @@ def _edit_differences(found: Json, values: Values) -> Sequence[Change]:
     before: Mapping[str, str] = message.get("attributes", {})
     removed = values.get("removeAttributes", ())
     after = {name: value for name, value in before.items() if name not in removed} | values.get("setAttributes", {})
-    attributes = differences(_lines(before), _lines(after))
+    attributes = differences(reading.pair_lines(before), reading.pair_lines(after))
     body = _body_of(found)
     if "data" not in values or body is None:
         return attributes
     return [*attributes, *differences(body, values["data"])]
-
-
-def _lines(attributes: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}={value}" for name, value in sorted(attributes.items()))
 
 
 def _edit(target: Target, values: Values) -> Call:

@@ -1,7 +1,9 @@
 """Reads what was typed into the fields of forms, by the rules of the commands' options.  Each raises Misuse."""
 
 import math
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from broker.client import words
 from broker.client.stop import Misuse
@@ -42,6 +44,11 @@ def lines(given: str, _: str) -> list[str]:
 def pairs(given: str, label: str) -> dict[str, str]:
     """Read lines of KEY=VALUE."""
     return words.pairs(lines(given, label), label)
+
+
+def pair_lines(values: Mapping[str, Any]) -> str:
+    """Return pairs as `pairs` reads them."""
+    return "\n".join(f"{key}={value}" for key, value in sorted(values.items()))
 
 
 def moment(given: str, label: str, now: datetime) -> str:

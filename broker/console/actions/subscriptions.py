@@ -106,7 +106,7 @@ def _settings(subscription: Json) -> dict[str, str]:
         _MAX_ATTEMPTS.name: str(policy.get(_MAX_ATTEMPTS.name, "")),
         _MIN_BACKOFF.name: subscription.get("retryPolicy", {}).get(_MIN_BACKOFF.name, ""),
         _MAX_BACKOFF.name: subscription.get("retryPolicy", {}).get(_MAX_BACKOFF.name, ""),
-        "labels": "\n".join(f"{key}={value}" for key, value in subscription.get("labels", {}).items()),
+        "labels": reading.pair_lines(subscription.get("labels", {})),
     }
 
 

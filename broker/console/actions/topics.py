@@ -61,7 +61,7 @@ def _of_template(template: Json) -> Mapping[str, str]:
         body = {"data": b64decode(data).decode()}
     except ValueError:
         body = {"base64": data}
-    attributes = "\n".join(f"{name}={value}" for name, value in template.get("attributes", {}).items())
+    attributes = reading.pair_lines(template.get("attributes", {}))
     return {**body, "attributes": attributes, "orderingKey": template.get("orderingKey", "")}
 
 
@@ -128,7 +128,7 @@ ACTIONS: Sequence[Action] = [
         ),
         initial=lambda topic: {
             _RETENTION.name: topic.get(_RETENTION.name, ""),
-            "labels": "\n".join(f"{key}={value}" for key, value in topic.get("labels", {}).items()),
+            "labels": reading.pair_lines(topic.get("labels", {})),
         },
         receipt=done("Changed the settings of {target}."),
         command=command("topic update {target}", messageRetentionDuration="retention", labels="label"),
