@@ -81,8 +81,8 @@ class ShardLag:
     within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by an earlier one of their
     ordering key.  Messages have `message_size` bytes.  `head`: the number of messages that were ever published to
     the shard, the last one at `last_publish_time`.  The last seek or purge was at `sought_at`, by `sought_by`, and
-    settled so many messages that were `skipped`.  `compared` of the newest messages were compared with the filter;
-    `matched`: it is known to match any.
+    settled so many messages that were `skipped`.  `matched`: the filter is known to match a message; only if nothing
+    else shows that, so many of the newest messages are `compared` with it.
     """
 
     subscription_id: int
@@ -144,8 +144,8 @@ class Lag:
     an earlier message of their ordering key.  `undelivered_bytes` is always an estimate, `undelivered` if
     `is_estimated`.  `verdict` explains `state` in a sentence.  `endpoint`: the state of the endpoint if it fails.
     `published`: the number of messages that were ever published to its shards.  `skip`: the last seek or purge, if
-    it settled messages.  `unmatched`: the filter matches none of so many newest messages, and nothing was delivered
-    for a day (0: it does, or there are few messages).
+    it settled messages.  `unmatched`: the filter matches none of so many newest messages, nothing waits to be
+    delivered, and nothing was delivered for a day (0: otherwise, and if there are few messages).
     """
 
     subscription: Subscription
