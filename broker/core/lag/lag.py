@@ -81,8 +81,8 @@ class ShardLag:
     within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by an earlier one of their
     ordering key.  Messages have `message_size` bytes.  `head`: the number of messages that were ever published to
     the shard, the last one at `last_publish_time`.  The last seek or purge was at `sought_at`, by `sought_by`, and
-    settled so many messages that were `skipped`.  `matched`: the filter is known to match a message; only if nothing
-    else shows that, so many of the newest messages are `compared` with it.
+    settled so many messages that were `skipped`.  `matched`: the filter is known to match a message; only if
+    nothing else shows that, so many of the newest messages are `compared` with it.
     """
 
     subscription_id: int
