@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from broker.core.backlog.seeking.snapshot import UNDO_FOR
 from broker.core.expiration.expiration import RECORD_INTERVAL, RECORD_RESOLUTION
 from broker.core.pushing.endpoint_failure import describe_failing_endpoint, describe_failing_message
 from broker.model.durations import format_units
@@ -19,11 +20,10 @@ MAX_ATTEMPTS = 1_000  # outstanding rows: responses, or ordering keys
 MAX_BATCHES = 10_000  # of messages that wait for their ordering keys
 MAX_SCANNED = 500  # messages that are compared with the filter
 MAX_NEWEST = 100  # of the newest messages that are compared with it, to see whether it matches any
-FEW_COMPARED = 20  # messages, of which it says nothing that none matches
+FEW_COMPARED = 20  # if fewer were compared, it means nothing that none of them matches
 
 IDLE_AFTER = timedelta(minutes=3)  # without a consumer, which is then the cause whatever else is wrong
 SLOW_AFTER = timedelta(seconds=10)  # the age from which a message counts as delayed
-SKIP_WARNED_FOR = timedelta(hours=1)  # after a seek or purge, as long as it can be undone
 
 
 class LagState(StrEnum):
@@ -81,8 +81,8 @@ class ShardLag:
     within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by an earlier one of their
     ordering key.  Messages have `message_size` bytes.  `head`: the number of messages that were ever published to
     the shard, the last one at `last_publish_time`.  The last seek or purge was at `sought_at`, by `sought_by`, and
-    settled so many messages that were `skipped`.  `compared` of the newest messages were compared with the filter;
-    `matched`: it is known to match any.
+    settled so many messages that were `skipped`.  `matched`: the filter is known to match a message; only if
+    nothing else shows that, so many of the newest messages are `compared` with it.
     """
 
     subscription_id: int
@@ -144,8 +144,8 @@ class Lag:
     an earlier message of their ordering key.  `undelivered_bytes` is always an estimate, `undelivered` if
     `is_estimated`.  `verdict` explains `state` in a sentence.  `endpoint`: the state of the endpoint if it fails.
     `published`: the number of messages that were ever published to its shards.  `skip`: the last seek or purge, if
-    it settled messages.  `unmatched`: the filter matches none of so many newest messages, and nothing was delivered
-    for a day (0: it does, or there are few messages).
+    it settled messages.  `unmatched`: the filter matches none of so many newest messages, nothing waits to be
+    delivered, and nothing was delivered for a day (0: otherwise, and if there are few messages).
     """
 
     subscription: Subscription
@@ -225,8 +225,8 @@ def delivery_warnings(subscription: Subscription) -> list[str]:
 
 
 def skip_warning(skip: Skip, now: datetime) -> str:
-    """Returns a sentence about messages that a recent seek or purge settled; "" if it was long ago."""
-    if now - skip.at >= SKIP_WARNED_FOR:
+    """Returns a sentence about messages that a seek or purge settled; "" once it cannot be undone any more."""
+    if now - skip.at >= UNDO_FOR:
         return ""
     messages = "1 message is" if skip.messages == 1 else f"{skip.messages:,} messages are"
     what = "dropped" if skip.is_purge else "skipped"

@@ -7,8 +7,9 @@
 -- * `holder`: the row of the ordering key with the oldest message that blocks others of its key.
 -- * `sought_at`: when the last seek or purge was; `skipped`: how many messages it settled, `sought_by` whom,
 --   `purged`: it was a purge.  All rows of one have the same time, and are in the bucket -1 of the journal.
--- * `compared`: how many of the newest messages were compared with the filter; `matched`: one of them matches, or
---   messages are outstanding, or some were acknowledged within a day.
+-- * `matched`: the filter matches a message that was delivered or is waiting, or some were acknowledged within a day,
+--   or it matches one of the newest messages.  `compared`: how many of these were compared with it; 0 if that
+--   was known without them.
 -- parameters: subscription_ids int8[], retained_since timestamptz[], filter_paths text[], body_paths text[],
 --     ordered bool[], now timestamptz, max_attempts int8, max_batches int8, max_scanned int8, max_newest int8
 -- columns: subscription_id, shard_id, head, unclaimed, oldest_unclaimed, scanned, matching, attempts, claimed, outstanding,
@@ -27,7 +28,7 @@ SELECT p.subscription_id, p.shard_id, p.head,
        sought.time AS sought_at, coalesce(sought.skipped, 0)::int8 AS skipped, sought.principal AS sought_by,
        coalesce(sought.purged, false) AS purged,
        newest.compared,
-       newest.compared > 0 AND (newest.matching > 0 OR out.attempts > 0 OR coalesce(recorded.is_there, false)) AS matched
+       out.attempts > 0 OR scan.matching > 0 OR coalesce(recorded.is_there, false) OR newest.matching > 0 AS matched
 -- DISTINCT ON makes PostgreSQL compute these rows once, and not again for each lookup below.  It removes no rows,
 -- because its columns are the key of the cursors.
 FROM (
@@ -194,6 +195,15 @@ LEFT JOIN LATERAL (
     WHERE j.time = last_sought.time
     HAVING count(*) > 0
 ) AS sought ON true
+-- Whether the filter matches any message is looked up only where neither the attempts nor the backlog say so.
+LEFT JOIN LATERAL (
+    SELECT true AS is_there
+    FROM delivery_records AS r
+    WHERE p.filter_path IS NOT NULL AND out.attempts = 0 AND scan.matching = 0
+      AND r.shard_id = p.shard_id AND r.subscription_id = p.subscription_id
+      AND r.recorded_at >= %(now)s - interval '1 day'
+    LIMIT 1
+) AS recorded ON true
 CROSS JOIN LATERAL (
     SELECT count(*) AS compared, count(*) FILTER (WHERE m.matches) AS matching
     FROM (
@@ -202,18 +212,10 @@ CROSS JOIN LATERAL (
                    l.attributes, l.body, l.publish_time, p.body_path
                )) AS matches
         FROM messages AS l
-        WHERE p.filter_path IS NOT NULL
+        WHERE p.filter_path IS NOT NULL AND out.attempts = 0 AND scan.matching = 0 AND recorded.is_there IS NULL
           AND l.shard_id = p.shard_id
           AND l.publish_time >= p.retained_since AND l.publish_time <= p.last_publish_time
         ORDER BY l.publish_time DESC, l.last_seq DESC
         LIMIT %(max_newest)s
     ) AS m
 ) AS newest
-LEFT JOIN LATERAL (
-    SELECT true AS is_there
-    FROM delivery_records AS r
-    WHERE newest.compared > 0 AND newest.matching = 0
-      AND r.shard_id = p.shard_id AND r.subscription_id = p.subscription_id
-      AND r.recorded_at >= %(now)s - interval '1 day'
-    LIMIT 1
-) AS recorded ON true

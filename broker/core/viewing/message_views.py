@@ -86,9 +86,9 @@ class MessageViews:
                 continue
             by_project.setdefault(project_of(name), []).append(name)
         found: dict[str, MaskingRule] = {}
-        for project, some in by_project.items():
+        for project, resources in by_project.items():
             for rule in await self._rules.get(rules_of(project)) or ():
-                if any(map(rule.covers, some)):
+                if any(map(rule.covers, resources)):
                     found[rule.name] = rule
         return MessageView(sight, tuple(found[name] for name in sorted(found)))
 

@@ -69,7 +69,7 @@ def find_metrics(names: Sequence[str]) -> Sequence[Metric]:
     """
     if len(names) > MAX_METRICS:
         raise InvalidArgument(
-            f"Invalid value at 'metric': {len(names)} metrics are given; {MAX_METRICS} are the most of a call."
+            f"Invalid value at 'metric': {len(names)} metrics are given, and a call takes at most {MAX_METRICS}."
         )
     return [_find(name) for name in dict.fromkeys(names)]
 

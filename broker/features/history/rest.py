@@ -6,7 +6,7 @@ from typing import Any
 from broker.api.rest.call import Call
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.history.rows import Point
-from broker.features.history.service import EACH, History, HistoryService, Interval, TimeSeries
+from broker.features.history.service import EACH, History, HistoryService, Interval, TimeSeries, Window
 from broker.model.durations import parse_duration
 from broker.model.errors import InvalidArgument
 from broker.model.history_tiers import SECOND
@@ -51,22 +51,23 @@ def _interval(text: str) -> Interval:
 
 
 def history_json(history: History) -> dict[str, Any]:
-    body = {"timeSeries": [_series(one, history) for one in history.series]} if history.series else {}
-    interval = {"startTime": format_timestamp(history.start), "endTime": format_timestamp(history.end)}
+    body = {"timeSeries": [_series(one, history.window) for one in history.series]} if history.series else {}
+    start, end, period = history.window
+    interval = {"startTime": format_timestamp(start), "endTime": format_timestamp(end)}
     units = {metric.unit for metric in history.metrics}
     unit = {"unit": units.pop()} if len(units) == 1 else {}
-    return body | unit | {"alignmentPeriod": f"{history.period}s", "interval": interval}
+    return body | unit | {"alignmentPeriod": f"{period}s", "interval": interval}
 
 
-def _series(series: TimeSeries, history: History) -> dict[str, Any]:
+def _series(series: TimeSeries, window: Window) -> dict[str, Any]:
     metric = series.metric
     return {
         "metric": {"type": metric.name, "labels": {metric.label: series.label} if metric.label else {}},
-        "resource": _resource(series.resource or history.resource, metric.kind),
+        "resource": _resource(series.resource, metric.kind),
         "metricKind": "GAUGE" if metric.is_gauge else "DELTA",
         "valueType": "INT64",
         "unit": metric.unit,
-        "points": [_point(one, history, is_gauge=metric.is_gauge) for one in series.points],
+        "points": [_point(one, window, is_gauge=metric.is_gauge) for one in series.points],
     }
 
 
@@ -78,9 +79,9 @@ def _resource(name: str, kind: str) -> dict[str, Any]:
     return {"type": f"pubsub_{kind}", "labels": {"project_id": project, f"{kind}_id": leaf(name)}}
 
 
-def _point(point: Point, history: History, *, is_gauge: bool) -> dict[str, Any]:
+def _point(point: Point, window: Window, *, is_gauge: bool) -> dict[str, Any]:
     """Encodes a point.  Both times of a point of a gauge are the end of the period, as in Cloud Monitoring."""
-    end = min(point.start_time + history.period * SECOND, history.end)
+    end = min(point.start_time + window.period * SECOND, window.end)
     start = end if is_gauge else point.start_time
     interval = {"startTime": format_timestamp(start), "endTime": format_timestamp(end)}
     return {"interval": interval, "value": {"int64Value": str(point.amount)}}

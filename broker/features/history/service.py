@@ -9,9 +9,11 @@ from broker.core.process.database_clock import DatabaseClock
 from broker.core.resources.subscription_service import existing_subscription
 from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import Database
+from broker.db.driver.hot_connection import HotConnection
 from broker.features.history.history_metrics import METRICS, Metric, find_metrics
 from broker.features.history.rows import (
     Point,
+    SeriesKey,
     Span,
     list_series,
     list_series_of_resources,
@@ -40,29 +42,30 @@ class Interval(NamedTuple):
     length: timedelta = DEFAULT_INTERVAL
 
 
+class Window(NamedTuple):
+    """The time between `start`, at which a period starts, and `end`, in periods of `period` seconds."""
+
+    start: datetime
+    end: datetime
+    period: int
+
+
 @dataclass(frozen=True, slots=True)
 class TimeSeries:
-    """The points of one series, the newest first.  `label`: the value of the metric's label; `resource`: what it is
-    of, if the history is of several ("": it is of one).
-    """
+    """The points of one series, the newest first.  `label`: the value of the metric's label."""
 
+    resource: str
     metric: Metric
     label: str
     points: Sequence[Point]
-    resource: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class History:
-    """The history of metrics of a resource between two times, in periods of `period` seconds.  `start` is the start
-    of a period.
-    """
+    """The history of metrics in a window."""
 
     metrics: Sequence[Metric]
-    resource: str
-    period: int
-    start: datetime
-    end: datetime
+    window: Window
     series: Sequence[TimeSeries]
 
 
@@ -92,24 +95,13 @@ class HistoryService:
         name = resource or project
         for metric in found:
             _check_resource(name, metric, project)
-        now = self._clock.now()
-        start, end = _bounds(interval, now)
-        period = _check_period(alignment, start, now)
-        start = floor(start, period)
+        window = _window(interval, alignment, self._clock.now())
         async with self._database.hot() as connection:
             keys = await list_series(connection, resource=name, metrics=[metric.name for metric in found])
-            points: Sequence[Point] = ()
-            if keys:
-                spans = _spans(await read_progress(connection), start, end, period=period)
-                points = await read_points(connection, sorted(keys), period=period, spans=spans)
+            history = await _read(connection, keys, found, window)
         if not keys and name != project:
             await self._check_exists(name)
-        by_id: dict[int, list[Point]] = {}
-        for point in points:
-            by_id.setdefault(point.series_id, []).append(point)
-        series = [TimeSeries(METRICS[keys[each].metric], keys[each].label, some) for each, some in by_id.items()]
-        series.sort(key=lambda one: (found.index(one.metric), one.label))
-        return History(metrics=found, resource=name, period=period, start=start, end=end, series=series)
+        return history
 
     async def list_of_each(
         self,
@@ -130,25 +122,12 @@ class HistoryService:
         [found] = find_metrics([metric])
         if resource != f"{project}/{found.kind}s/{EACH}":
             raise _not_of_kind(resource, found, project)
-        now = self._clock.now()
-        start, end = _bounds(interval, now)
-        period = _check_period(alignment, start, now)
-        start = floor(start, period)
+        window = _window(interval, alignment, self._clock.now())
         async with self._database.hot() as connection:
-            prefix = resource.removesuffix(EACH)
             keys = await list_series_of_resources(
-                connection, prefix=prefix, metric=found.name, label=label, most=MAX_SERIES
+                connection, prefix=resource.removesuffix(EACH), metric=found.name, label=label, most=MAX_SERIES
             )
-            points: dict[int, list[Point]] = {}
-            if keys:
-                spans = _spans(await read_progress(connection), start, end, period=period)
-                for point in await read_points(connection, sorted(keys), period=period, spans=spans):
-                    points.setdefault(point.series_id, []).append(point)
-        of_each = [
-            TimeSeries(found, keys[id_].label, some, resource=keys[id_].resource) for id_, some in points.items()
-        ]
-        of_each.sort(key=lambda one: (one.resource, one.label))
-        return History(metrics=[found], resource=resource, period=period, start=start, end=end, series=of_each)
+            return await _read(connection, keys, [found], window)
 
     async def _check_exists(self, name: str) -> None:
         """Raises NotFound."""
@@ -157,6 +136,24 @@ class HistoryService:
                 await existing_topic(connection, name)
             else:
                 await existing_subscription(connection, name)
+
+
+async def _read(
+    connection: HotConnection, keys: Mapping[int, SeriesKey], metrics: Sequence[Metric], window: Window
+) -> History:
+    """Returns the history of the series with these ids, by metric, resource and label."""
+    points: dict[int, list[Point]] = {}
+    if keys:
+        spans = _spans(await read_progress(connection), window)
+        for point in await read_points(connection, sorted(keys), period=window.period, spans=spans):
+            points.setdefault(point.series_id, []).append(point)
+    series = [
+        TimeSeries(key.resource, METRICS[key.metric], key.label, points[series_id])
+        for series_id, key in keys.items()
+        if series_id in points
+    ]
+    series.sort(key=lambda one: (metrics.index(one.metric), one.resource, one.label))
+    return History(metrics, window, series)
 
 
 def _check_resource(name: str, metric: Metric, project: str) -> None:
@@ -176,6 +173,13 @@ def _not_of_kind(name: str, metric: Metric, project: str) -> InvalidArgument:
         f"Invalid value at 'resource': {name[:300]!r} must be {project}/{collection}/ID, because {metric.name} "
         f"is counted of {collection}, or {project}."
     )
+
+
+def _window(interval: Interval, alignment: timedelta | None, now: datetime) -> Window:
+    """Returns the window of an interval, whose start is moved back to that of a period.  Raises InvalidArgument."""
+    start, end = _bounds(interval, now)
+    period = _check_period(alignment, start, now)
+    return Window(floor(start, period), end, period)
 
 
 def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:
@@ -220,10 +224,11 @@ def _check_period(alignment: timedelta | None, start: datetime, now: datetime) -
     return period
 
 
-def _spans(progress: Mapping[int, datetime], start: datetime, end: datetime, *, period: int) -> Sequence[Span]:
+def _spans(progress: Mapping[int, datetime], window: Window) -> Sequence[Span]:
     """Returns the points to read: the coarsest that fit the period, and finer ones for the time that those do not
     cover yet.
     """
+    start, end, period = window
     spans, covered = [], start
     for resolution in (tier.resolution for tier in reversed(TIERS)):
         if period % resolution:

@@ -76,14 +76,15 @@ class PolicyService:
         resource = await self._resource(name)
         policy = Policy(bindings, make_etag())
         async with self._database.transaction() as connection:
-            own = _own_accounts(policy.members)
-            there = await lock_service_accounts(connection, emails=own.values())  # as a deletion, before policies
+            emails = _own_emails(policy.members)
+            # As a deletion does, locks accounts before policies.
+            existing = await lock_service_accounts(connection, emails=emails.values())
             current = (await find_policies(connection, resources=[resource], lock=True)).get(resource)
             if etag and etag != (current or NO_POLICY).etag:
                 raise Aborted(_CONFLICT)
             known = (current or NO_POLICY).roles  # one that was deleted since may stay
             await check_roles(connection, resource, policy.roles - known, field="bindings.role")
-            _check_accounts(own, there, but=(current or NO_POLICY).members)
+            _check_accounts(emails, existing, before=(current or NO_POLICY).members)
             if current is not None:
                 await write_policy(connection, resource=resource, policy=policy)
             elif not await insert_policy(connection, resource=resource, policy=policy):
@@ -185,7 +186,7 @@ def _check_tested_resources(project: str, resources: Sequence[str]) -> None:
             )
 
 
-def _own_accounts(members: Iterable[str]) -> Mapping[str, str]:
+def _own_emails(members: Iterable[str]) -> Mapping[str, str]:
     """Returns the members that have addresses in the broker's own domain, with these addresses.
 
     The broker cannot check other addresses, such as those of Google's service agents.
@@ -197,8 +198,8 @@ def _own_accounts(members: Iterable[str]) -> Mapping[str, str]:
     }
 
 
-def _check_accounts(own: Mapping[str, str], there: Collection[str], *, but: Collection[str]) -> None:
-    """Raises InvalidArgument for a member that belongs to no account, unless it is among those before (`but`)."""
-    for member, email in own.items():
-        if member not in but and email.lower() not in there:
+def _check_accounts(emails: Mapping[str, str], existing: Collection[str], *, before: Collection[str]) -> None:
+    """Raises InvalidArgument for a member without an account, unless the policy had it `before`."""
+    for member, email in emails.items():
+        if member not in before and email.lower() not in existing:
             raise InvalidArgument(f"Service account {email} does not exist (bindings.members={member}).")

@@ -129,28 +129,25 @@ class LagService:
         return computed
 
     async def _with_warnings(self, entry: LagEntry) -> LagEntry:
-        """Adds the warnings, one of them if the subscription's project may not publish on the dead-letter topic.
-        Raises Unavailable.
+        """Brings what is known of the endpoint up to date, and adds the warnings, one of them if the subscription's
+        project may not publish on the dead-letter topic.  Raises Unavailable.
         """
-        warnings = delivery_warnings(entry.subscription)
-        now = self._clock.now()
-        if entry.push_state is not None:
-            entry = replace(entry, push_state=entry.push_state.as_of(now))
-        if entry.sample is not None:
-            entry = replace(entry, sample=_up_to_date(entry.sample, entry.push_state, now))
-            assert entry.sample is not None
-            warnings += entry.sample.warnings(now)
-        late = None if entry.push_state is None else entry.push_state.late_answers
-        if late is not None:
-            deadline = entry.subscription.ack_deadline_seconds
-            warnings.append(describe_late_answers(late, deadline_seconds=deadline))
-        policy = entry.subscription.dead_letter_policy
+        subscription, now = entry.subscription, self._clock.now()
+        state = None if entry.push_state is None else entry.push_state.as_of(now)
+        sample = None if entry.sample is None else _up_to_date(entry.sample, state, now)
+        warnings = delivery_warnings(subscription)
+        if sample is not None:
+            warnings += sample.warnings(now)
+        if state is not None and state.late_answers is not None:
+            deadline = subscription.ack_deadline_seconds
+            warnings.append(describe_late_answers(state.late_answers, deadline_seconds=deadline))
+        policy = subscription.dead_letter_policy
         if policy is not None:
             try:
-                await self._check_publisher(project_of(entry.subscription.name), policy.dead_letter_topic)
+                await self._check_publisher(project_of(subscription.name), policy.dead_letter_topic)
             except PermissionDenied as error:
                 warnings.append(f"Its dead letters wait: {error.message}")
-        return replace(entry, warnings=warnings)
+        return replace(entry, sample=sample, push_state=state, warnings=warnings)
 
 
 def _up_to_date(sample: LagSample, state: PushState | None, now: datetime) -> LagSample:

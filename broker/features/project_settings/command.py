@@ -8,6 +8,7 @@ import click
 
 from broker.client.api import Json
 from broker.client.calling import Session, calling
+from broker.client.connection import full_name
 from broker.client.output import Shown
 from broker.client.stop import Misuse
 from broker.client.words import as_typed, pairs
@@ -78,7 +79,7 @@ def make_update(
         wanted = body(session, **given)
         if not wanted:
             raise Misuse("nothing to change: give an option such as --title")
-        path = f"{session.project}/{collection}/{name}"
+        path = full_name(name, collection, session.short_project)
         changed = session.api.call("PATCH", path, wanted)
         return Shown(data=changed, line=f"Changed the {noun} {path}.")
 

@@ -136,6 +136,12 @@ def test_short_names_of_accounts_members_roles_and_resources(shop: Terminal, ser
     assert server.got[-1][0] == f"/v1/projects/-/serviceAccounts/{EMAIL}:disable"
 
 
+def test_an_update_of_a_setting_takes_its_full_name(shop: Terminal, server: AnsweringServer) -> None:
+    server.answers = {"/other/maskingRules/cards": (200, b"{}")}
+    done = shop.type("broker mask update projects/other/maskingRules/cards --field '$.pin'")
+    assert done.text == "Changed the masking rule projects/other/maskingRules/cards.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -21,11 +21,14 @@ from broker.core.lag.lag import (
     skip_warning,
     unmatched_warning,
 )
+from broker.core.lag.lag_rows import read_lag
 from broker.core.lag.lags import read_lags
+from broker.core.log.messages import append_messages, encode_messages
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.model.journal import Author
+from broker.model.message import NewMessage
 from broker.model.message_id import message_id
 from broker.model.push_config import PushConfig
 from broker.model.push_state import FailingMessage, FailureRun, PushState
@@ -364,6 +367,29 @@ async def test_a_filter_that_matches_nothing_is_told_from_one_that_has_matched(c
         f" entries) VALUES ({log.shard_id}, {filtered.subscription_id}, 0, '{log.start}', '', '', '', '')"
     )
     assert (await checked.all(MINUTE))[-1].unmatched == 0  # something was acknowledged today
+
+
+async def test_the_newest_messages_are_compared_only_if_nothing_else_says_that_the_filter_matches(
+    checked: Looked, log: Log
+) -> None:
+    async def read() -> tuple[int, bool]:
+        async with log.database.hot() as connection:
+            [shard] = await read_lag(connection, subscriptions=[filtered], now=log.start + MINUTE)
+        return shard.compared, shard.matched
+
+    text = 'attributes.region = "EU"'
+    path = to_jsonpath(parse_filter(text))
+    filtered = await checked.add("filtered", filter=text, filter_path=path)
+    await log.publish(*map(str, range(30)))
+    assert await read() == (30, False)
+    matching = encode_messages([NewMessage(data=b"matches", attributes={"region": "EU"})])
+    async with log.database.hot() as session:
+        await append_messages(session, shard_id=log.shard_id, requests=[matching], now=log.start)
+    assert await read() == (0, True)  # it is waiting
+    await log.claim(subscription_id=filtered.subscription_id, filter_path=path)
+    assert await read() == (0, True)  # it is outstanding
+    await log.execute("DELETE FROM delivery_attempts")
+    assert await read() == (31, True)  # it is one of the newest
 
 
 async def seek(log: Log, *, now: datetime, to: datetime, by: str = "", is_purge: bool = False) -> None:

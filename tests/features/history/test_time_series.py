@@ -69,6 +69,9 @@ async def test_what_was_published_and_delivered_is_read_in_the_shape_of_cloud_mo
     assert [one["metric"]["type"] for one in several["timeSeries"]] == names
     assert (several["unit"], [total({"timeSeries": [one]}) for one in several["timeSeries"]]) == ("1", [3, 3, 1])
     assert "unit" not in await read(rest, f"{PUBLISHED},pubsub_topic_published_bytes_total")
+    many = {"metric": ",".join([PUBLISHED] * 11)}
+    code, text = await rest.error("GET", f"{rest.project}/timeSeries", params=many)
+    assert (code, "a call takes at most 10" in text) == ("INVALID_ARGUMENT", True)
     before = format_timestamp(broker.core.clock.now() - timedelta(hours=30))
     until = format_timestamp(broker.core.clock.now() - timedelta(hours=2))
     assert total(await read(rest, PUBLISHED, interval=f"{before}/")) == 3

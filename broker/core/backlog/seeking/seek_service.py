@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -23,7 +23,7 @@ from broker.core.backlog.seeking.previews import (
     read_holding,
 )
 from broker.core.backlog.seeking.replay import Replay, ShardReplay, Undo, replay
-from broker.core.backlog.seeking.snapshot import Snapshot
+from broker.core.backlog.seeking.snapshot import UNDO_FOR, Snapshot
 from broker.core.backlog.seeking.snapshot_service import existing_snapshot
 from broker.core.catalog.cursor_locks import lock_cursors_of
 from broker.core.context.core import Core
@@ -42,7 +42,6 @@ from broker.observability.metrics.families import PURGES
 P = ParamSpec("P")
 T = TypeVar("T")
 
-UNDO_FOR = timedelta(hours=1)
 _TRIES = 5
 _UNDO_LABEL = "broker-undo-of"  # the label of an undo snapshot with the id of its subscription
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)

@@ -9,6 +9,7 @@ from broker.model.resource_limits import check_labels
 
 MAX_LIFE = timedelta(days=7)  # Google's spec
 MIN_LIFE = timedelta(hours=1)  # one that would live shorter is refused
+UNDO_FOR = timedelta(hours=1)  # the life of the snapshot by which a seek or purge can be undone
 
 MUTABLE_FIELDS = {"labels", "expire_time"}
 IMMUTABLE_FIELDS = {"name", "topic", "tags"}
