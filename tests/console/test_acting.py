@@ -132,7 +132,7 @@ async def test_the_result_of_an_action_is_unknown_if_the_broker_is_killed_before
             await until_waiting(database)
             await asyncio.to_thread(broker.kill)
             alert = page.get_by_role("alert")
-            await expect(alert).to_contain_text("The result is not known", timeout=60_000)
+            await expect(alert).to_contain_text("The result is not known")
         await expect(alert.get_by_role("link", name="operations")).to_be_visible()
         await expect(alert.get_by_role("link", name="activity")).to_be_visible()
         await expect(page.get_by_role("button", name="Pause the subscription")).to_be_disabled()

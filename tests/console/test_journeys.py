@@ -211,12 +211,12 @@ async def test_9_a_message_that_is_published_appears_and_its_deliveries_are_foll
         await visitor.open(f"/console/{rest.topic('orders')}")
         [message_id] = await rest.publish("hello", topic="orders")
         link = page.get_by_role("link", name=message_id)
-        await expect(link).to_be_visible(timeout=60_000)
+        await expect(link).to_be_visible()
         await visitor.click(link)
         await page.wait_for_url(f"**/messages/{message_id}")
         await expect(page.locator("#deliveries")).to_contain_text("Waiting")
         await rest.acknowledge(await rest.pull("mail"), "mail")
-        await expect(page.locator("#deliveries")).to_contain_text("Acknowledged", timeout=60_000)
+        await expect(page.locator("#deliveries")).to_contain_text("Acknowledged")
         assert (visitor.actions, visitor.requests) == (1, 1)
         [report] = (await printed(rest, "message", "show", message_id))["subscriptions"]
         assert as_shown(report["verdict"]).search(await text_of(page, "#deliveries"))
@@ -243,7 +243,7 @@ async def test_10_a_new_broker_prints_its_console_which_leads_to_the_first_messa
         for command in commands:
             arguments = command.split()[1:]
             assert await asyncio.to_thread(main, [*arguments, "--url", broker.url]) == 0, command
-        await expect(page.locator("#figures")).to_contain_text(re.compile(r"subscriptions\s*1"), timeout=60_000)
+        await expect(page.locator("#figures")).to_contain_text(re.compile(r"subscriptions\s*1"))
         assert (visitor.actions, visitor.requests) == (1, 3)  # of which one redirects to the project
 
 
