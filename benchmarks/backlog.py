@@ -84,7 +84,7 @@ SELECT %(shard_id)s, %(start)s + (seq - 1) * %(step)s, seq, %(shard_id)s, seq, %
 FROM generate_series(1::int8, %(count)s) AS number
 CROSS JOIN LATERAL (SELECT number * %(every)s AS seq) AS s
 """
-MAX_GIVEN_UP = 100_000
+_MAX_GIVEN_UP = 100_000
 
 
 class Backlog:
@@ -180,8 +180,8 @@ class Backlog:
         self._tidy_attempts()
 
     def give_up(self, subscription: str) -> None:
-        """All messages, at most MAX_GIVEN_UP of them, become dead letters; two at a time have the same cause."""
-        count = min(self.size, MAX_GIVEN_UP)
+        """Makes up to _MAX_GIVEN_UP of the messages dead letters; two at a time have the same cause."""
+        count = min(self.size, _MAX_GIVEN_UP)
         self._run(
             _GIVEN_UP,
             **self._subscription(subscription),

@@ -161,46 +161,36 @@ _SUBSCRIPTIONS: dict[str, dict[str, object]] = {
 
 Samples = list[float]
 _Taken = dict[str, dict[int, Samples]]
-_Measure = Callable[[Ground, _Taken, dict[str, str], dict[str, str]], None]
+_Measure = Callable[[Broker, Sequence[int], _Taken, dict[str, str], dict[str, str]], None]
 
 
 def flat_claims(bench: Bench) -> list[Row]:
     """Every case with the small backlog, then with the large one; ours alone: the emulator's heap ends before."""
-    return _with_both_backlogs(bench, _measure_all)
+    return _on_a_broker(bench, _measure_claims)
 
 
 def flat_looking(bench: Bench) -> list[Row]:
     """Every call that looks at messages, with either backlog by turns."""
-    return _with_both_backlogs(bench, None)
+    return _on_a_broker(bench, _measure_looks)
 
 
-def _with_both_backlogs(bench: Bench, measure: _Measure | None) -> list[Row]:
-    """Measures with the small backlog before the large one is there, or looks at both by turns."""
-    sizes = (SMALL, bench.options.claims_backlog)
+def _on_a_broker(bench: Bench, measure: _Measure) -> list[Row]:
     taken: _Taken = {}
     failures: dict[str, str] = {}
     notes: dict[str, str] = {}
     broker = Broker(bench.options.workers)
     try:
         bench.use(broker)
-        with ExitStack() as stack:
-            grounds = []
-            for size in sizes:
-                grounds.append(stack.enter_context(_ground(broker, size)))
-                if measure is not None:
-                    measure(grounds[-1], taken, failures, notes)
-                    stack.pop_all().close()
-            if measure is None:
-                _measure_looks(broker, grounds, taken, failures, notes)
+        measure(broker, (SMALL, bench.options.claims_backlog), taken, failures, notes)
     except LoadFailed as error:
         failures["all of it"] = str(error)
     finally:
         broker.stop()
     rows = [
-        _row(measure, by_size, failures.pop(measure, ""), notes.get(measure, ""))
-        for measure, by_size in taken.items()
+        _row(measured, by_size, failures.pop(measured, ""), notes.get(measured, ""))
+        for measured, by_size in taken.items()
     ]
-    return rows + [Row(measure=measure, unit="ms", error=error) for measure, error in failures.items()]
+    return rows + [Row(measure=measured, unit="ms", error=error) for measured, error in failures.items()]
 
 
 @contextmanager
@@ -223,6 +213,15 @@ def _ground(broker: Broker, size: int) -> Iterator[Ground]:
             ground.close()
 
 
+def _measure_claims(
+    broker: Broker, sizes: Sequence[int], taken: _Taken, failures: dict[str, str], notes: dict[str, str]
+) -> None:
+    """Measures with each backlog before the next one is there."""
+    for size in sizes:
+        with _ground(broker, size) as ground:
+            _measure_all(ground, taken, failures, notes)
+
+
 def _measure_all(ground: Ground, taken: _Taken, failures: dict[str, str], notes: dict[str, str]) -> None:
     for case in CASES:
         samples = taken.setdefault(case.measure, {}).setdefault(ground.backlog.size, [])
@@ -238,24 +237,27 @@ def _measure_all(ground: Ground, taken: _Taken, failures: dict[str, str], notes:
 
 
 def _measure_looks(
-    broker: Broker, grounds: Sequence[Ground], taken: _Taken, failures: dict[str, str], notes: dict[str, str]
+    broker: Broker, sizes: Sequence[int], taken: _Taken, failures: dict[str, str], notes: dict[str, str]
 ) -> None:
-    for ground in grounds:
-        ground.backlog.give_up(ground.subscription("sought"))
-    for look in INSPECTION_READS:
-        by_size = taken.setdefault(look.measure, {})
-        try:
-            for ground, samples in zip(grounds, look.run(grounds), strict=True):
-                by_size[ground.backlog.size] = samples
-                _report(look.measure, ground.backlog.size, samples)
-        except LoadFailed as error:
-            failures[look.measure] = str(error)
-    _walk_all(broker, grounds[-1], taken, failures, notes)
-    with StatementLog(broker) as log:
+    """Measures with all backlogs by turns."""
+    with ExitStack() as stack:
+        grounds = [stack.enter_context(_ground(broker, size)) for size in sizes]
+        for ground in grounds:
+            ground.backlog.give_up(ground.subscription("sought"))
         for look in INSPECTION_READS:
-            if look.measure not in failures:
-                counts = [look.count_statements(ground, log) for ground in grounds]
-                notes[look.measure] = f"statements: {', '.join(map(str, counts))};"
+            by_size = taken.setdefault(look.measure, {})
+            try:
+                for ground, samples in zip(grounds, look.run(grounds), strict=True):
+                    by_size[ground.backlog.size] = samples
+                    _report(look.measure, ground.backlog.size, samples)
+            except LoadFailed as error:
+                failures[look.measure] = str(error)
+        _walk_all(broker, grounds[-1], taken, failures, notes)
+        with StatementLog(broker) as log:
+            for look in INSPECTION_READS:
+                if look.measure not in failures:
+                    counts = [look.count_statements(ground, log) for ground in grounds]
+                    notes[look.measure] = f"statements: {', '.join(map(str, counts))};"
 
 
 def _walk_all(

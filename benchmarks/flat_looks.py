@@ -1,12 +1,12 @@
 """Looking stays flat (F3): how long each of the calls that look takes with a small and with a large backlog.
 
 The subscription that is looked at has a thousand messages out, in a hundred responses, and the rest of the backlog
-waits behind them; walks stop where they say that they stop (10,000 messages), whatever lies behind.  The messages,
-but at most 100,000 of them, are dead letters as well, and each second of these has another cause.
+waits behind them; walks stop where they say that they stop (10,000 messages), whatever lies behind.  Up to 100,000
+of the messages are dead letters as well, and two of these at a time have the same cause.
 
-The two backlogs are projects of one broker, and each call is made to one and the other by turns, so that other work
-of the machine slows both alike.  Then each call is made a few more times, and PostgreSQL's log says by how many
-statements.
+The two backlogs are in two projects of one broker, and each call is made to one and the other by turns, so that
+other work of the machine slows both alike.  Then each call is made a few more times, and its statements are counted
+in PostgreSQL's log.
 """
 
 import time
@@ -44,9 +44,7 @@ class Look:
         return taken
 
     def count_statements(self, ground: Ground, log: StatementLog) -> int:
-        """Returns the fewest statements that the database ran during one of a few calls: jobs of the broker run
-        some beside the others.
-        """
+        """Returns the fewest statements of a few calls: during some of them, jobs of the broker run others."""
         counts = []
         for _ in range(_COUNTED):
             path = self.path(ground)
@@ -57,7 +55,7 @@ class Look:
 
 
 def prepare(ground: Ground) -> None:
-    """Puts out what is out, if it is not."""
+    """Makes _OUT messages outstanding, unless they are."""
     name = ground.subscription("sought")
     if ground.backlog.rows_out(name) != _OUT // 10:
         ground.backlog.put_out(name, _OUT, size=10, due_in=_LONG)

@@ -27,7 +27,7 @@ class Walk:
 
 
 def walk(server: Server, ground: Ground) -> Walk:
-    """Raises LoadFailed if a message is left out or comes twice.  Ends before the end after _LONGEST_SECONDS."""
+    """Walks for at most _LONGEST_SECONDS.  Raises LoadFailed if a message is left out or comes twice."""
     found, token, expected = Walk([]), "", int(ground.backlog.message_id(1))
     until = time.monotonic() + _LONGEST_SECONDS
     is_over = threading.Event()

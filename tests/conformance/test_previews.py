@@ -17,7 +17,7 @@ OF_MESSAGES = {
 
 
 async def _begin(rest: Rest, call: str) -> tuple[str, Json]:
-    """Three messages wait; returns a call about two of them, or about all, and its own fields."""
+    """Publish three messages; return a call about them and its fields."""
     await rest.create_topic()
     await rest.create_subscription()
     ids = await rest.publish("1", "2", "3")
@@ -27,10 +27,6 @@ async def _begin(rest: Rest, call: str) -> tuple[str, Json]:
         "retract": {"messageIds": ids},
     }
     return OF_MESSAGES[call].format(sub=rest.subscription(), topic=rest.topic()), fields.get(call, {})
-
-
-async def _waiting(rest: Rest) -> int:
-    return int((await rest.ok("GET", f"{rest.subscription()}/snapshot"))["undeliveredMessages"])
 
 
 @pytest.mark.parametrize("call", OF_MESSAGES)
@@ -44,7 +40,7 @@ async def test_a_preview_has_the_count_and_changes_nothing_and_the_call_is_held_
     for limits in ({"expectedCount": 2}, {"expectedCount": 4, "tolerancePercent": 10}):
         refused = await destroy(rest, path, **fields, **limits)
         assert (refused.status_code, refused.json()["error"]["status"]) == (409, "ABORTED")
-    assert await _waiting(rest) == 3
+    assert await rest.backlog() == 3
     done = await destroy(rest, path, **fields, expectedCount=4, tolerancePercent=25)
     assert done.status_code == 200, done.text
 
@@ -65,7 +61,7 @@ async def test_limits_that_cannot_be_are_refused(rest: Rest, limits: Json, said:
         refused = await destroy(rest, path, **limits)
         assert (refused.status_code, refused.json()["error"]["status"]) == (400, "INVALID_ARGUMENT")
         assert said in refused.text
-    assert await _waiting(rest) == 3
+    assert await rest.backlog() == 3
 
 
 async def test_a_topic_is_deleted_with_what_is_known_to_refer_to_it(rest: Rest) -> None:
@@ -82,7 +78,7 @@ async def test_a_topic_is_deleted_with_what_is_known_to_refer_to_it(rest: Rest) 
 
 
 async def test_nothing_newer_is_taken_by_its_name(rest: Rest) -> None:
-    """The resource of the preview is another one by then."""
+    """A preview from before its creation was of another resource with the same name."""
     await rest.create_topic()
     snapshot = f"{rest.project}/snapshots/snapshot"
     await rest.create_subscription()

@@ -1,11 +1,9 @@
 """No call on one project shows anything of another one."""
 
-import json
 import re
 from collections.abc import Iterator
 
 import httpx
-import pytest
 
 from tests.console.sample import Sample, fill
 from tests.fixtures.broker import Rest, eventually
@@ -13,7 +11,7 @@ from tests.fixtures.push_sink import PushSink
 from tests.fixtures.registered import ROUTES
 
 PROJECTS = re.compile(r"projects/([a-z][a-z0-9-]+)")
-# What the same call shows in other forms.
+# Calls that answer in other forms, by their query.
 QUERIES = {
     "ListProjectDeadLetters": [
         {"groupBy": by} for by in ("sourceSubscription", "sourceTopic", "reason", "status", "fingerprint", "hour")
@@ -25,8 +23,8 @@ STREAMS = {"TailTopic", "TailSubscription"}
 
 
 async def project_with_dead_letters(rest: Rest, sink: PushSink, name: str) -> tuple[Rest, Sample]:
-    """A project with something of everything, and a dead letter in a topic that has no subscription."""
-    rest = Rest(rest.client, f"projects/{name}")
+    """A project with resources of every kind, and a dead letter in a topic that has no subscription."""
+    rest = Rest(rest.client, f"{rest.project}-{name}")
     sample = await fill(rest, sink)
     await rest.create_topic("lost")
     policy = {"deadLetterTopic": rest.topic("lost"), "maxDeliveryAttempts": 5}
@@ -43,8 +41,8 @@ async def project_with_dead_letters(rest: Rest, sink: PushSink, name: str) -> tu
     return rest, sample
 
 
-def looks(rest: Rest, sample: Sample) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Every call that reads something of a project, by its operation, path and query."""
+def reading_calls(rest: Rest, sample: Sample) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield the operation, path and query of every call that reads something of a project."""
     ids = {f"{kind}s": value for kind, value in sample.ids.items()}
     ids |= {"messages": sample.message_id, "serviceAccounts": sample.ids["account"]}
     for route in ROUTES:
@@ -57,21 +55,15 @@ def looks(rest: Rest, sample: Sample) -> Iterator[tuple[str, str, dict[str, str]
             yield route.operation, path + colon + verb, query
 
 
-@pytest.mark.parametrize("caller", ["mine", "theirs"])
-async def test_no_call_on_a_project_shows_another_one(rest: Rest, push_sink: PushSink, caller: str) -> None:
-    projects = {
-        "mine": await project_with_dead_letters(rest, push_sink, f"{rest.project.removeprefix('projects/')}-mine"),
-        "theirs": await project_with_dead_letters(
-            rest, push_sink, f"{rest.project.removeprefix('projects/')}-theirs"
-        ),
-    }
-    own, sample = projects[caller]
-    answered = set()
-    for operation, path, query in looks(own, sample):
-        response: httpx.Response = await own.client.get(f"/v1/{path}", params=query)
-        assert response.status_code < 500, (path, response.text)
-        if response.status_code == 200:
-            answered.add(operation)
-        shown = set(PROJECTS.findall(json.dumps(response.text)))
-        assert shown <= {own.project.removeprefix("projects/")}, (operation, path, query, shown)
-    assert {"ListProjectDeadLetters", "ListLag", "ListTopics", "GetMessage", "ListOperations"} <= answered
+async def test_no_call_on_a_project_shows_another_one(rest: Rest, push_sink: PushSink) -> None:
+    projects = [await project_with_dead_letters(rest, push_sink, name) for name in ("mine", "theirs")]
+    for own, sample in projects:
+        answered = set()
+        for operation, path, query in reading_calls(own, sample):
+            response: httpx.Response = await own.client.get(f"/v1/{path}", params=query)
+            assert response.status_code < 500, (path, response.text)
+            if response.status_code == 200:
+                answered.add(operation)
+            shown = set(PROJECTS.findall(response.text))
+            assert shown <= {own.project.removeprefix("projects/")}, (operation, path, query, shown)
+        assert {"ListProjectDeadLetters", "ListLag", "ListTopics", "GetMessage", "ListOperations"} <= answered

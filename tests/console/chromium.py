@@ -28,7 +28,8 @@ CSP_EVENTS = """
     window.violations = [];
     addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
-expect.set_options(timeout=60_000)  # milliseconds, for machines that are slow or busy
+PATIENCE_MILLISECONDS = 60_000  # for machines that are slow or busy
+expect.set_options(timeout=PATIENCE_MILLISECONDS)
 _one_command_at_a_time = Lock()  # they print to the one standard output
 
 

@@ -7,20 +7,17 @@ then (--seconds 900), so that their charts are full.
 
 import argparse
 import asyncio
-import tempfile
 import time
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 from playwright.async_api import Browser
 
 from tests.console.chromium import chromium
+from tests.console.pictures import VIEWER, running_broker, write_webp
 from tests.console.shop import Shop
-from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, repository
-from tests.fixtures.push_sink import running_sink
+from tests.fixtures.broker import Rest, repository
 
 PROJECT = "projects/shop"
 LOOKS: Mapping[str, Mapping[str, Any]] = {
@@ -42,25 +39,16 @@ SHOWN = (
     ("redrive", "light"),
     ("subscriptions", "phone"),
 )
-_TO_WEBP = """
-    async (png) => {
-        const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + png)).blob());
-        const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
-        canvas.getContext("2d").drawImage(bitmap, 0, 0);
-        const blob = await canvas.convertToBlob({ type: "image/webp", quality: 0.8 });
-        return [...new Uint8Array(await blob.arrayBuffer())];
-    }
-"""
 
 
 async def pages_of(rest: Rest) -> Mapping[str, str]:
     """Return the address of each page by the name of its picture."""
     dead = await rest.ok("GET", f"{rest.subscription('orders-to-crm')}/deadLetters")
-    newest = await rest.ok("GET", f"{rest.topic('orders')}/messages")
     operations = await rest.ok("GET", f"{rest.project}/operations?orderBy=createTime%20desc")
-    message_id = (dead.get("deadLetters") or [{"sourceMessageId": newest["messages"][0]["messageId"]}])[0][
-        "sourceMessageId"
-    ]
+    if letters := dead.get("deadLetters"):
+        message_id = letters[0]["sourceMessageId"]
+    else:
+        message_id = (await rest.ok("GET", f"{rest.topic('orders')}/messages"))["messages"][0]["messageId"]
     billing = f"{PROJECT}/subscriptions/payments-to-billing"
     return {
         "overview": f"{PROJECT}?range=15m",
@@ -112,12 +100,13 @@ async def take(
     browser: Browser, base: str, pages: Mapping[str, str], directory: Path, looks: Sequence[str]
 ) -> None:
     for look in looks:
-        context = await browser.new_context(timezone_id="Europe/Berlin", locale="en-GB", **LOOKS[look])
+        context = await browser.new_context(**VIEWER, **LOOKS[look])
         page = await context.new_page()
         for name, path in pages.items():
             await page.goto(f"{base}/console/{path}", wait_until="load")
             whole = await page.evaluate("document.documentElement.scrollHeight")
-            await page.set_viewport_size({**LOOKS[look]["viewport"], "height": whole})  # what sticks is at its end
+            # A phone's navigation bar sticks to the end of the window: it must not cover the middle of the page.
+            await page.set_viewport_size({**LOOKS[look]["viewport"], "height": whole})
             await page.screenshot(path=directory / f"{name}-{look}.png", animations="disabled")
             await page.set_viewport_size(LOOKS[look]["viewport"])
         await context.close()
@@ -127,35 +116,27 @@ async def take_for_docs(browser: Browser, base: str, pages: Mapping[str, str]) -
     """Write what a window shows at first, without the rest of the page."""
     converter = await browser.new_page()
     for name, look in SHOWN:
-        page = await browser.new_page(timezone_id="Europe/Berlin", locale="en-GB", **LOOKS[look])
+        page = await browser.new_page(**VIEWER, **LOOKS[look])
         await page.goto(f"{base}/console/{pages[name]}", wait_until="load")
-        png = await page.screenshot(animations="disabled")
-        webp = await converter.evaluate(_TO_WEBP, b64encode(png).decode())
-        await asyncio.to_thread((DOCS / f"{name}-{look}.webp").write_bytes, bytes(webp))
+        await write_webp(page, converter, DOCS / f"{name}-{look}.webp")
         await page.close()
 
 
 async def run(
     directory: Path, only: Sequence[str], looks: Sequence[str], seconds: float, *, for_docs: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as temporary, running_sink(Path(temporary)) as sink:
-        data = str(Path(temporary) / "data")
-        options = ("--audit", "changes", "--push-private-addresses", "allow")
-        broker = BrokerProcess("--data-dir", data, "--port", "0", *options).wait_until_ready()
-        try:
-            async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
-                rest = Rest(client, PROJECT)
-                shop = Shop(rest, sink)
-                await live(shop, seconds)
-                trading = asyncio.create_task(go_on(shop))
-                pages = {name: path for name, path in (await pages_of(rest)).items() if not only or name in only}
-                async with chromium() as browser:
-                    if for_docs:
-                        await take_for_docs(browser, broker.url, await pages_of(rest))
-                    await take(browser, broker.url, pages, directory, looks)
-                trading.cancel()
-        finally:
-            broker.stop()
+    async with running_broker() as (client, sink):
+        rest, base = Rest(client, PROJECT), str(client.base_url).rstrip("/")
+        shop = Shop(rest, sink)
+        await live(shop, seconds)
+        trading = asyncio.create_task(go_on(shop))
+        pages = await pages_of(rest)
+        async with chromium() as browser:
+            if for_docs:
+                await take_for_docs(browser, base, pages)
+            chosen = {name: path for name, path in pages.items() if not only or name in only}
+            await take(browser, base, chosen, directory, looks)
+        trading.cancel()
 
 
 async def live(shop: Shop, seconds: float) -> None:

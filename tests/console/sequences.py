@@ -6,33 +6,22 @@ redrive of 3,000 dead letters, the repair of a webhook, and a replay that is und
 
 import argparse
 import asyncio
-import tempfile
-from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 from playwright.async_api import Browser, Page, expect
 
 from tests.console.chromium import chromium
-from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
-from tests.fixtures.push_sink import PushSink, running_sink
+from tests.console.dead_letters import make_dead_letters
+from tests.console.pictures import VIEWER, running_broker, write_webp
+from tests.fixtures.broker import Rest, eventually, message
+from tests.fixtures.push_sink import PushSink
 
 LETTERS, PAYMENTS = 3_000, 40
 FAILURES = 12  # requests, after which the circuit breaker is open
-_AT_ONCE = 500
 _MOST_RELOADS = 120
 _WINDOW = {"width": 1280, "height": 760}
-_TO_WEBP = """
-    async (png) => {
-        const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + png)).blob());
-        const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
-        canvas.getContext("2d").drawImage(bitmap, 0, 0);
-        const blob = await canvas.convertToBlob({ type: "image/webp", quality: 0.7 });
-        return [...new Uint8Array(await blob.arrayBuffer())];
-    }
-"""
 
 
 @dataclass
@@ -65,33 +54,13 @@ class Camera:
 
     async def take(self) -> None:
         self.taken += 1
-        png = await self.page.screenshot(animations="disabled")
-        webp = await self.converter.evaluate(_TO_WEBP, b64encode(png).decode())
-        path = self.directory / f"{self.job}-{self.taken}.webp"
-        await asyncio.to_thread(path.write_bytes, bytes(webp))
+        await write_webp(self.page, self.converter, self.directory / f"{self.job}-{self.taken}.webp")
 
 
 async def redrive(rest: Rest, _: PushSink, camera: Camera) -> None:
     """From the overview to the operation that has redriven all dead letters of one cause."""
-    await rest.create_topic("orders")
-    await rest.create_topic("orders-dead")
-    await rest.create_subscription("dead-orders", topic="orders-dead")
-    policy = {"deadLetterTopic": rest.topic("orders-dead"), "maxDeliveryAttempts": 5}
-    await rest.create_subscription("billing", topic="orders", deadLetterPolicy=policy)
-    for first in range(0, LETTERS, _AT_ONCE):
-        orders = (message(f'{{"order": {first + n}, "amount": {19 + n % 80}}}') for n in range(_AT_ONCE))
-        await rest.publish(*orders, topic="orders")
-    gone = 0
-    while gone < LETTERS:
-        ack_ids = [each["ackId"] for each in await rest.pull("billing", 1_000)]
-        await rest.ok("POST", f"{rest.subscription('billing')}:reject", {"ackIds": ack_ids})
-        gone += len(ack_ids)
-
-    async def are_dead() -> bool:
-        found = await rest.ok("GET", f"{rest.subscription('billing')}/deadLetters", params={"groupBy": "reason"})
-        return sum(group["count"] for group in found["groups"]) == LETTERS
-
-    await eventually(are_dead, seconds=300)
+    orders = [message(f'{{"order": {n}, "amount": {19 + n % 80}}}') for n in range(LETTERS)]
+    await make_dead_letters(rest, orders, subscription="billing", topic="orders", dead_letter_topic="orders-dead")
     await camera.open(rest.project)
     await camera.wait_for("3,000")
     await camera.take()
@@ -173,26 +142,14 @@ JOBS: Mapping[str, Callable[[Rest, PushSink, Camera], Awaitable[None]]] = {
 
 
 async def run(directory: Path, jobs: Sequence[str]) -> None:
-    with tempfile.TemporaryDirectory() as temporary, running_sink(Path(temporary)) as sink:
-        data, options = str(Path(temporary) / "data"), ("--audit", "changes", "--push-private-addresses", "allow")
-        broker = BrokerProcess("--data-dir", data, "--port", "0", *options).wait_until_ready()
-        try:
-            async with (
-                httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client,
-                chromium() as browser,
-            ):
-                for job in jobs:
-                    await JOBS[job](
-                        Rest(client, f"projects/{job}-shop"),
-                        sink,
-                        await _camera(browser, broker.url, directory, job),
-                    )
-        finally:
-            broker.stop()
+    async with running_broker() as (client, sink), chromium() as browser:
+        for job in jobs:
+            rest = Rest(client, f"projects/{job}-shop")
+            await JOBS[job](rest, sink, await _camera(browser, str(client.base_url).rstrip("/"), directory, job))
 
 
 async def _camera(browser: Browser, base: str, directory: Path, job: str) -> Camera:
-    page = await browser.new_page(timezone_id="Europe/Berlin", locale="en-GB", viewport=_WINDOW)  # type: ignore[arg-type]
+    page = await browser.new_page(**VIEWER, viewport=_WINDOW)  # type: ignore[arg-type]
     return Camera(page, await browser.new_page(), base, directory, job)
 
 
@@ -202,7 +159,6 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=list(JOBS), default=[])
     chosen = parser.parse_args()
     chosen.directory.mkdir(parents=True, exist_ok=True)
-    expect.set_options(timeout=30_000)
     asyncio.run(run(chosen.directory, chosen.only or list(JOBS)))
 
 

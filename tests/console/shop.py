@@ -136,9 +136,8 @@ class Shop:
             await rest.acknowledge(await rest.pull(name, 1_000), name)
         await rest.acknowledge(await rest.pull("orders-to-warehouse", many * 7 // 10), "orders-to-warehouse")
         packing = await rest.pull("orders-to-packing", 1_000)
-        if packed := [
-            one for one in packing if _number_of(one) % 89
-        ]:  # the others are held, and their keys with them
+        # An order of 89 stays outstanding, and blocks its key.
+        if packed := [one for one in packing if _number_of(one) % 89]:
             await rest.acknowledge(packed, "orders-to-packing")
         rejected = await rest.pull("orders-to-invoices", 1_000)
         failing = [one for one in rejected if one["message"]["attributes"]["country"] == "PL"]

@@ -1,17 +1,17 @@
 """Journeys that act, in a real browser."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import httpx
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
-from sqlalchemy import text as sql
 
 from broker.db.driver.database import Database
 from tests.console.chromium import IN_CHROMIUM
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
+from tests.console.dead_letters import make_dead_letters
+from tests.fixtures.broker import BrokerProcess, Rest, text
+from tests.interleavings.steps import execute, open_transaction, until_waiting
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 COUNT = 300  # of dead letters
@@ -24,34 +24,10 @@ async def open_page(browser: Browser, rest: Rest, path: str, *, scripts: bool = 
     return page
 
 
-async def give_up(rest: Rest, count: int) -> None:
-    """Make dead letters of `worker`."""
-    await rest.create_topic("dead")
-    await rest.create_topic("work")
-    await rest.create_subscription("kept", topic="dead")
-    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
-    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
-    await rest.publish(*(str(number) for number in range(count)), topic="work")
-    gone = 0
-    while gone < count:
-        received = await rest.pull("worker", 1_000)
-        if received:
-            await rest.ok(
-                "POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]}
-            )
-        gone += len(received)
-
-    async def all_are_dead() -> bool:
-        found = await rest.ok("GET", f"{rest.subscription('worker')}/deadLetters", params={"groupBy": "reason"})
-        return sum(group["count"] for group in found["groups"]) == count
-
-    await eventually(all_are_dead, seconds=120)
-
-
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
 async def test_dead_letters_are_redriven_from_their_page(rest: Rest, browser: Browser, scripts: bool) -> None:
     """Two presses: the button of the page, and the one that says how many."""
-    await give_up(rest, COUNT)
+    await make_dead_letters(rest, [str(number) for number in range(COUNT)])
     page = await open_page(browser, rest, f"{rest.subscription('worker')}/deadLetters", scripts=scripts)
     await page.get_by_role("link", name="Redrive dead letters").click()
     button = page.get_by_role("button", name=f"Redrive {COUNT} messages")
@@ -137,26 +113,26 @@ async def test_a_button_that_acts_at_once_says_if_its_answer_is_lost_or_a_refusa
 
 
 @pytest.mark.timeout(300)
-async def test_of_an_action_that_a_killed_broker_has_not_answered_nobody_knows_the_result(
-    start_broker: Callable[..., BrokerProcess], database_url: str, browser: Browser
+async def test_the_result_of_an_action_is_unknown_if_the_broker_is_killed_before_it_answers(
+    start_broker: Callable[..., BrokerProcess], database_url: str, database: Database, browser: Browser
 ) -> None:
     """The rows that it needs are locked, so it is under way when the broker is killed."""
     broker = start_broker("--database-url", database_url, "--port", "0", "--console", "on")
     port = broker.url.rpartition(":")[2].rstrip("/")
-    async with httpx.AsyncClient(base_url=broker.url) as client, connected(database_url) as database:
+    async with httpx.AsyncClient(base_url=broker.url) as client:
         rest = Rest(client, "projects/killed")
         await rest.create_topic()
         await rest.create_subscription()
         page, posts = await open_page(browser, rest, f"{rest.subscription()}:pause"), list[str]()
         page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
         await page.get_by_label("Reason").fill("incident")
-        async with database.transaction() as connection:
-            await connection.execute(sql("LOCK TABLE subscriptions IN ACCESS EXCLUSIVE MODE"))
+        async with open_transaction(database) as session:
+            await execute(session, "LOCK TABLE subscriptions IN ACCESS EXCLUSIVE MODE")
             await page.get_by_role("button", name="Pause the subscription").click()
-            await eventually(lambda: _waits(database), seconds=60)
+            await until_waiting(database)
             await asyncio.to_thread(broker.kill)
             alert = page.get_by_role("alert")
-            await expect(alert).to_contain_text("The result is not known", timeout=60_000)
+            await expect(alert).to_contain_text("The result is not known")
         await expect(alert.get_by_role("link", name="operations")).to_be_visible()
         await expect(alert.get_by_role("link", name="activity")).to_be_visible()
         await expect(page.get_by_role("button", name="Pause the subscription")).to_be_disabled()
@@ -167,22 +143,6 @@ async def test_of_an_action_that_a_killed_broker_has_not_answered_nobody_knows_t
         await page.clock.run_for(60_000)  # what the page does by itself it does within this
         assert len(posts) == 1
         assert ("pause" in await rest.ok("GET", rest.subscription())) == was_paused
-
-
-@asynccontextmanager
-async def connected(database_url: str) -> AsyncIterator[Database]:
-    database = Database(database_url, pool_size=2)
-    try:
-        yield database
-    finally:
-        await database.close()
-
-
-async def _waits(database: Database) -> bool:
-    """Tell whether a statement waits for a lock."""
-    async with database.transaction() as connection:
-        waiting = await connection.execute(sql("SELECT FROM pg_locks WHERE NOT granted AND relation IS NOT NULL"))
-        return bool(waiting.all())
 
 
 async def test_what_is_refused_keeps_the_form(rest: Rest, browser: Browser) -> None:

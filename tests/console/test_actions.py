@@ -17,9 +17,10 @@ from broker.cli.main import command_line
 from broker.console.actions.action import Action, Weight
 from broker.console.actions.table import ACTIONS
 from broker.console.render import POLICY
+from tests.console.dead_letters import make_dead_letters
 from tests.console.sample import HOSTILE, Sample, fill
 from tests.fixtures.access import Guarded, guarded
-from tests.fixtures.broker import Rest, eventually, message, text
+from tests.fixtures.broker import Rest, message, text
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.registered import ROUTES
 
@@ -201,16 +202,8 @@ async def test_the_commands_of_actions_are_commands(rest: Rest, sample: Sample) 
 
 
 async def test_dead_letters_are_redriven_discarded_and_edited(rest: Rest, push_sink: PushSink) -> None:
-    await rest.create_topic("dead")
-    await rest.create_topic("work")
-    await rest.create_subscription("kept", topic="dead")
-    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
-    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
-    ids = await rest.publish("a", "b", "c", topic="work")
-    received = await rest.pull("worker")
-    await rest.ok("POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]})
+    ids = await make_dead_letters(rest, ["a", "b", "c"])
     address = f"/console/{rest.subscription('worker')}"
-    await eventually(lambda: _count_dead_letters(rest, "worker", 3))
     page = await look(rest.client, f"{address}:discard", {"messageIds": ids[0]})
     assert "Discard 1 message<" in page.text
     assert receipt(await act(rest.client, f"{address}:discard", {"messageIds": ids[0]})) == (
@@ -224,11 +217,6 @@ async def test_dead_letters_are_redriven_discarded_and_edited(rest: Rest, push_s
     finished = await rest.ok("POST", f"{operation}:wait", {"timeout": "60s"})
     assert finished["metadata"]["done"] == "1"
     assert sorted(text(one["message"]) for one in await rest.drain("worker")) == ["B", "c"]
-
-
-async def _count_dead_letters(rest: Rest, subscription: str, count: int) -> bool:
-    listed = await rest.ok("GET", f"{rest.subscription(subscription)}/deadLetters")
-    return len(listed.get("deadLetters", [])) == count
 
 
 async def test_what_has_changed_since_it_was_shown_is_refused_and_shown_again(rest: Rest) -> None:
@@ -411,15 +399,7 @@ async def test_a_session_that_has_ended_loses_nothing_that_was_typed(database_ur
 
 async def test_an_edited_dead_letter_is_compared_with_what_it_was(rest: Rest) -> None:
     """The form has the body; what is not changed is not sent, and what is changed is shown."""
-    await rest.create_topic("dead")
-    await rest.create_topic("work")
-    await rest.create_subscription("kept", topic="dead")
-    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
-    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
-    [message_id] = await rest.publish(message('{\n"a": 1,\n"b": 2\n}', {"kind": "x"}), topic="work")
-    received = await rest.pull("worker")
-    await rest.ok("POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]})
-    await eventually(lambda: _count_dead_letters(rest, "worker", 1))
+    [message_id] = await make_dead_letters(rest, [message('{\n"a": 1,\n"b": 2\n}', {"kind": "x"})])
     address = f"/console/{rest.subscription('worker')}:editDeadLetter"
     first = await look(rest.client, address, {"messageId": message_id})
     assert '{\n"a": 1,\n"b": 2\n}</textarea>' in html.unescape(first.text)

@@ -18,7 +18,6 @@ from tests.fixtures.broker import BrokerProcess, Rest, message
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 OTHER_PAGES = ("", "help", "projects/{project}/topics/none", "projects/empty-project")
-TIMEOUT = 60_000  # milliseconds
 
 
 def addresses(rest: Rest, sample: Sample) -> list[str]:
@@ -82,18 +81,18 @@ async def test_a_tail_shows_what_is_published_as_text_and_keeps_a_bounded_number
     await is_said(page, "Following")
     await rest.publish(message(HOSTILE, {"<b>": HOSTILE}), topic="orders")
     first = page.locator("#tail tbody tr").first
-    await expect(first).to_contain_text("<b>=<script>alert('x')</script>", timeout=TIMEOUT)
+    await expect(first).to_contain_text("<b>=<script>alert('x')</script>")
     assert await page.locator("#tail script, #tail b").count() == 0
     count = MOST_ROWS + 30
     for _ in range(3):
         await rest.publish(*(str(n) for n in range(count // 3)), topic="orders")
     last = await rest.publish("the last", topic="orders")
-    await expect(first).to_contain_text(last[0], timeout=TIMEOUT)
+    await expect(first).to_contain_text(last[0])
     assert await page.locator("#tail tbody tr").count() <= MOST_ROWS
     said = page.locator("[data-count]")
     while "keeps the newest" not in await said.inner_text():  # those of one reading that are too many are left out
         await rest.publish(*(str(n) for n in range(20)), topic="orders")
-        await expect(first).to_contain_text("19", timeout=TIMEOUT)
+        await expect(first).to_contain_text("19")
     await expect(said).to_contain_text(f"keeps the newest {MOST_ROWS} rows")
     assert await page.evaluate("document.querySelectorAll('*').length") <= 3_000
 
@@ -103,7 +102,7 @@ async def test_a_tail_that_is_paused_goes_on_where_it_was(rest: Rest, sample: Sa
     await is_said(page, "Following")
     [seen] = await rest.publish("seen", topic="orders")
     first = page.locator("#tail tbody tr").first
-    await expect(first).to_contain_text(seen, timeout=TIMEOUT)
+    await expect(first).to_contain_text(seen)
     await page.keyboard.press("r")
     await is_said(page, "Paused")
     assert page.url.endswith("?paused=true")
@@ -112,7 +111,7 @@ async def test_a_tail_that_is_paused_goes_on_where_it_was(rest: Rest, sample: Sa
     await is_said(page, "Paused")
     await page.get_by_role("button", name="Resume").click()
     [later] = await rest.publish("later", topic="orders")
-    await expect(first).to_contain_text(later, timeout=TIMEOUT)
+    await expect(first).to_contain_text(later)
     ids = await page.locator("#tail tbody tr td:first-child").all_text_contents()
     assert ids[:3] == [later, meanwhile, seen]
     assert len(set(ids)) == len(ids)
@@ -126,7 +125,7 @@ async def test_rows_that_are_read_do_not_move(rest: Rest, sample: Sample, browse
     before = await first.text_content()
     [new] = await rest.publish("new", topic="orders")
     show = page.get_by_role("button", name="Show 1 new message")
-    await expect(show).to_be_visible(timeout=TIMEOUT)
+    await expect(show).to_be_visible()
     assert await first.text_content() == before
     await show.click()
     await expect(first).to_contain_text(new)
@@ -144,7 +143,7 @@ async def test_a_tail_says_that_its_connection_is_lost_and_goes_on(
         await page.goto(f"{broker.url}/console/{rest.topic()}/tail")
         await is_said(page, "Following")
         [first] = await rest.publish("before")
-        await expect(page.locator("#tail tbody tr").first).to_contain_text(first, timeout=TIMEOUT)
+        await expect(page.locator("#tail tbody tr").first).to_contain_text(first)
     await asyncio.to_thread(broker.stop)
     await is_said(page, "Reconnecting")
     again = start_broker("--database-url", database_url, "--port", port)
@@ -152,7 +151,7 @@ async def test_a_tail_says_that_its_connection_is_lost_and_goes_on(
         [second] = await Rest(client, "projects/p").publish("while the page was away")
         await is_said(page, "Following")
         await is_said(page, "Connected again after")
-        await expect(page.locator("#tail tbody tr").first).to_contain_text(second, timeout=TIMEOUT)
+        await expect(page.locator("#tail tbody tr").first).to_contain_text(second)
 
 
 async def test_a_tail_ends_with_the_session(database_url: str, browser: Browser) -> None:
@@ -188,7 +187,7 @@ async def test_three_tabs_follow_and_a_fourth_says_that_it_reads_now_and_then(
     await expect(ninth.locator("h1")).to_contain_text("orders")
     [new] = await rest.publish("for all", topic="orders")
     for tab in tabs:
-        await expect(tab.locator("#tail tbody tr").first).to_contain_text(new, timeout=TIMEOUT)
+        await expect(tab.locator("#tail tbody tr").first).to_contain_text(new)
     await tabs[0].close()
     await is_said(tabs[3], "Following")
 
@@ -211,7 +210,7 @@ async def test_a_search_goes_on_until_something_is_found(rest: Rest, browser: Br
         await rest.publish(*["hay"] * 1_000)
     page = await (await browser.new_context()).new_page()
     await page.goto(f"{str(rest.client.base_url).rstrip('/')}/console/{rest.topic()}/messages?contains=needle")
-    await expect(page.locator("#messages tbody tr").first).to_contain_text(sought, timeout=TIMEOUT)
+    await expect(page.locator("#messages tbody tr").first).to_contain_text(sought)
     assert "pageToken=" in page.url
     await page.reload()
     await expect(page.locator("#messages tbody tr").first).to_contain_text(sought)
@@ -220,7 +219,7 @@ async def test_a_search_goes_on_until_something_is_found(rest: Rest, browser: Br
 async def test_a_page_says_that_it_is_no_longer_read_anew(rest: Rest, sample: Sample, browser: Browser) -> None:
     page = await open_page(browser, rest, sample, "projects/{project}")
     await page.route("**/*", lambda route: route.abort())
-    await expect(page.locator("[data-live]")).to_contain_text("No answer for", timeout=60_000)
+    await expect(page.locator("[data-live]")).to_contain_text("No answer for")
     await page.unroute_all()
     await expect(page.locator("[data-live]")).to_be_hidden(timeout=30_000)
 
@@ -235,7 +234,7 @@ async def test_the_theme_that_is_chosen_is_kept(rest: Rest, sample: Sample, brow
 
 async def is_said(page: Page, text: str) -> None:
     """Wait until the page says so about its tail."""
-    await expect(page.locator(".tail [role=status]")).to_contain_text(text, timeout=TIMEOUT, use_inner_text=True)
+    await expect(page.locator(".tail [role=status]")).to_contain_text(text, use_inner_text=True)
 
 
 async def open_page(browser: Browser, rest: Rest, sample: Sample, path: str) -> Page:

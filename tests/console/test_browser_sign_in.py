@@ -11,7 +11,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright, expect
 
 from broker.access.principals.oidc_issuer import OidcIssuer, SignInClient
-from tests.console.chromium import CHROMIUM, CSP_EVENTS, IN_CHROMIUM, OPTIONS
+from tests.console.chromium import CHROMIUM, CSP_EVENTS, IN_CHROMIUM, OPTIONS, PATIENCE_MILLISECONDS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import eventually
 from tests.fixtures.oidc_provider import CLIENT, SECRET, Provider, running_provider
@@ -19,7 +19,6 @@ from tests.fixtures.push_sink import PushSink
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 BASE = "http://localhost:18085"  # which the browser resolves to the broker's port
-PATIENCE = 60_000  # milliseconds
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ async def context(world: Guarded) -> AsyncIterator[BrowserContext]:
     async with async_playwright() as playwright:
         browser: Browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*OPTIONS, rules])
         context = await browser.new_context()
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(PATIENCE_MILLISECONDS)
         await context.add_init_script(CSP_EVENTS)
         yield context
         await browser.close()
@@ -125,7 +124,7 @@ async def test_a_page_says_that_its_key_was_revoked_and_returns_after_the_sign_i
     await page.wait_for_url(address)
     await world.ok("DELETE", key["name"])
     told = page.locator("[data-notice]")
-    await expect(told).to_contain_text("its key was revoked", timeout=PATIENCE)
+    await expect(told).to_contain_text("its key was revoked")
     await told.get_by_role("link", name="Sign in again").click()
     await expect(page.get_by_role("status")).to_contain_text("You are signed out")
     another = await world.key(await world.account("another", role="roles/viewer"))
@@ -143,7 +142,7 @@ async def test_a_share_link_opens_its_page(world: Guarded, context: BrowserConte
     link = await world.ok("POST", f"{hook}:createShareLink", {})
     assert context.browser is not None
     holder = await context.browser.new_context(java_script_enabled=scripts)
-    holder.set_default_timeout(PATIENCE)
+    holder.set_default_timeout(PATIENCE_MILLISECONDS)
     page = await holder.new_page()
     await page.goto(BASE + link["path"])
     if not scripts:
@@ -152,7 +151,7 @@ async def test_a_share_link_opens_its_page(world: Guarded, context: BrowserConte
     opened = re.escape(
         f"{BASE}/console/shared/{hook}/pushAttempts"
     )  # a browser keeps the fragment in a redirection
-    await expect(page).to_have_url(re.compile(f"{opened}$" if scripts else f"{opened}#.*$"), timeout=PATIENCE)
+    await expect(page).to_have_url(re.compile(f"{opened}$" if scripts else f"{opened}#.*$"))
     await expect(page.get_by_role("heading", name="Pushes of hook")).to_be_visible()
     await page.goto(f"{BASE}/console/{hook}")
     await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -177,7 +176,7 @@ async def test_the_holder_of_a_link_resends_a_message_until_the_link_is_revoked(
     link = await world.ok("POST", f"{hook}:createShareLink", {"permissions": ["RESEND", "RECOVER"]})
     assert context.browser is not None
     holder = await context.browser.new_context(java_script_enabled=scripts)
-    holder.set_default_timeout(PATIENCE)
+    holder.set_default_timeout(PATIENCE_MILLISECONDS)
     await holder.add_init_script(CSP_EVENTS)
     page = await holder.new_page()
     await page.goto(BASE + link["path"])

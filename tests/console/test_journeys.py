@@ -15,6 +15,7 @@ from broker.cli.main import main
 from broker.client.words import leaf
 from broker.console.states import of_message, of_subscription
 from tests.console.chromium import IN_CHROMIUM, Visitor, printed, visiting
+from tests.console.dead_letters import make_dead_letters
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import BrokerProcess, Json, Rest, eventually, message, text
 from tests.fixtures.push_sink import PushSink
@@ -210,12 +211,12 @@ async def test_9_a_message_that_is_published_appears_and_its_deliveries_are_foll
         await visitor.open(f"/console/{rest.topic('orders')}")
         [message_id] = await rest.publish("hello", topic="orders")
         link = page.get_by_role("link", name=message_id)
-        await expect(link).to_be_visible(timeout=60_000)
+        await expect(link).to_be_visible()
         await visitor.click(link)
         await page.wait_for_url(f"**/messages/{message_id}")
         await expect(page.locator("#deliveries")).to_contain_text("Waiting")
         await rest.acknowledge(await rest.pull("mail"), "mail")
-        await expect(page.locator("#deliveries")).to_contain_text("Acknowledged", timeout=60_000)
+        await expect(page.locator("#deliveries")).to_contain_text("Acknowledged")
         assert (visitor.actions, visitor.requests) == (1, 1)
         [report] = (await printed(rest, "message", "show", message_id))["subscriptions"]
         assert as_shown(report["verdict"]).search(await text_of(page, "#deliveries"))
@@ -242,7 +243,7 @@ async def test_10_a_new_broker_prints_its_console_which_leads_to_the_first_messa
         for command in commands:
             arguments = command.split()[1:]
             assert await asyncio.to_thread(main, [*arguments, "--url", broker.url]) == 0, command
-        await expect(page.locator("#figures")).to_contain_text(re.compile(r"subscriptions\s*1"), timeout=60_000)
+        await expect(page.locator("#figures")).to_contain_text(re.compile(r"subscriptions\s*1"))
         assert (visitor.actions, visitor.requests) == (1, 3)  # of which one redirects to the project
 
 
@@ -275,20 +276,12 @@ async def test_11_the_change_before_it_broke_is_a_click_away(rest: Rest, visitor
 async def test_4_of_poison_messages_two_are_compared_one_is_mended_and_the_rest_discarded(
     rest: Rest, visitor: Visitor
 ) -> None:
-    await rest.create_topic("dead")
-    await rest.create_topic("work")
-    await rest.create_subscription("kept", topic="dead")
-    policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5}
-    await rest.create_subscription("worker", topic="work", deadLetterPolicy=policy)
     bodies = ['{"order": 1, "total": "12,50"}', '{"order": 2, "total": "9.90"}', '{"order": 3, "total": "7,00"}']
-    await rest.publish(*(message(body, {"kind": "order"}) for body in bodies), topic="work")
-    received = await rest.pull("worker")
-    await rest.ok("POST", f"{rest.subscription('worker')}:reject", {"ackIds": [one["ackId"] for one in received]})
-    found = await eventually(lambda: _groups_of(rest, 3), seconds=120)
+    await make_dead_letters(rest, [message(body, {"kind": "order"}) for body in bodies])
     page = visitor.page
     await visitor.open(f"/console/{rest.subscription('worker')}")
     await visitor.click(page.locator(".tabs").get_by_role("link", name="Dead letters"))
-    await visitor.click(page.get_by_role("link", name=f"Compare two of {found['key']}"))
+    await visitor.click(page.get_by_role("link", name="Compare two of reject"))
     assert await page.locator(".changes .goes").count() == await page.locator(".changes .comes").count() > 0
     assert "kind=order" not in await text_of(page, "main"), "they have the same attributes"
     edited = page.get_by_role("link", name="Edit").first
@@ -313,14 +306,6 @@ async def test_4_of_poison_messages_two_are_compared_one_is_mended_and_the_rest_
     assert visitor.requests <= 8  # without scripts an answer to a form leads on to the next page
     assert await printed(rest, "dlq", "list", "worker") == []
     assert [text(one["message"]) for one in await rest.drain("worker")] == [after]
-
-
-async def _groups_of(rest: Rest, count: int) -> Json:
-    """Return the only group of dead letters once it has so many."""
-    found = (await rest.ok("GET", f"{rest.subscription('worker')}/deadLetters", params={"groupBy": "reason"}))[
-        "groups"
-    ]
-    return found[0] if found and found[0]["count"] == count else {}
 
 
 # --- 6: restore a broken webhook ----------------------------------------------------------------------------

@@ -1,5 +1,7 @@
-"""What the tests of previews know of each call that has one: how to make what it is about, what others do to that
-meanwhile, and how to find out by other calls what it has done.
+"""The calls that have a preview, for tests.
+
+Each says how to make the resources that it is about, what other clients do to these at the same time, and how to
+find out by other calls what it has done.
 """
 
 from abc import ABC, abstractmethod
@@ -71,7 +73,7 @@ class PreviewedCall(ABC):
 
     @abstractmethod
     async def begin(self) -> None:
-        """Makes what the call is about."""
+        """Makes the resources that the call is about."""
 
     @abstractmethod
     def call(self) -> tuple[str, Json]:
@@ -79,7 +81,7 @@ class PreviewedCall(ABC):
 
     @abstractmethod
     def meanwhile(self) -> Iterable[Awaitable[object]]:
-        """What others do at the time of the call, besides publishing on other topics."""
+        """Returns the calls of other clients, which are sent at the same time."""
 
     @abstractmethod
     async def affected(self, answer: Json | None) -> int:
@@ -94,17 +96,17 @@ class PreviewedCall(ABC):
 
 
 class OfMessages(PreviewedCall):
-    """A topic and a subscription, and what became of each message; acks say whether they took effect."""
+    """A topic with a subscription, which notes the messages that were published and those whose ack took effect."""
 
     verb = ""
-    takes_acked = False  # with what was acknowledged, and is retained
+    takes_acked = False  # counts messages that are acknowledged and retained, too
     is_removal = False  # of the subscription or the topic
     minimum = 0  # messages that the call needs
 
     def __init__(self, rest: Rest, sink: PushSink, dice: Random, name: str) -> None:
         super().__init__(rest, sink, dice, name)
         self.published: set[str] = set()
-        self.before: set[str] = set()  # what was published when the call began
+        self.before: set[str] = set()  # messages that were published when the call began
         self.previewed = 0
         self.acked: set[str] = set()
         self.held: dict[str, str] = {}  # message ids by ack id
@@ -133,7 +135,7 @@ class OfMessages(PreviewedCall):
             await self.publish(self.minimum)
 
     async def publish(self, count: int) -> None:
-        """Messages of one key; each matches the filter of the subscription, or none of them is waited for."""
+        """Publishes messages of one key, all of which match the filter of the subscription."""
         key = self.dice.choice(["", "a", "b"])
         several = [message("text", attributes={"taken": "yes"}) for _ in range(count)]
         several = [each | ({"orderingKey": key} if key else {}) for each in several]
@@ -178,12 +180,16 @@ class OfMessages(PreviewedCall):
         return count
 
     async def affected(self, answer: Json | None) -> int:
-        """What is neither acked nor delivered to whoever takes all that is left, if the subscription is there."""
+        """Counts the messages that are neither acked nor in the backlog, which it drains.
+
+        If the subscription was removed, nobody can drain it: the preview's count then stands, within the bounds
+        that the acks and publishes set.
+        """
         if self.verb == "delete topic":
             return len(self.published) if answer is not None else 0
         if answer is not None and self.is_removal:
             least, most = len(self.before - self.acked), len(self.published - self.acked)
-            return min(max(self.previewed, least), most)  # what was published meanwhile may have come after it
+            return min(max(self.previewed, least), most)  # later publishes may have come before it or after it
         for ack_id in self.held:
             body = {"ackIds": [ack_id], "ackDeadlineSeconds": 0}
             await self.rest.call("POST", f"{self.subscription}:modifyAckDeadline", body)
@@ -199,6 +205,15 @@ def of_messages(verb: str, **attributes: object) -> type[OfMessages]:
 
 
 # --- operations -------------------------------------------------------------------------------------------------
+
+
+async def has_backlog(rest: Rest, name: str, count: int) -> None:
+    """Returns once a subscription has so many messages that are not acknowledged."""
+
+    async def is_reached() -> bool:
+        return await rest.backlog(name) == count
+
+    await eventually(is_reached)
 
 
 class Operation(PreviewedCall):
@@ -243,7 +258,7 @@ class Redrive(Operation):
         self.dead = await self.fail(self.dice.randint(1, 4))
 
     async def fail(self, count: int) -> set[str]:
-        """Publishes messages, which are dead letters then."""
+        """Publishes messages, and rejects them until they are dead letters; returns their ids."""
         before = await self._dead_letters()
         ids = {*await self.rest.publish(*["text"] * count, topic=self.name)}
         received: list[Json] = []
@@ -263,20 +278,16 @@ class Redrive(Operation):
         return ids
 
     async def _dead_letters(self) -> int:
-        path = f"{self.rest.subscription(f'{self.name}-dead')}/snapshot"
-        return int((await self.rest.ok("GET", path))["undeliveredMessages"])
+        return await self.rest.backlog(f"{self.name}-dead")
 
     def call(self) -> tuple[str, Json]:
         return f"POST {self.rest.subscription(self.name)}:redrive", {}
 
     def meanwhile(self) -> Iterable[Awaitable[object]]:
-        return [self.more()]
-
-    async def more(self) -> None:
-        await self.rest.publish("healthy", topic=self.name)
+        return [self.rest.publish("healthy", topic=self.name)]
 
     async def affected(self, answer: Json | None) -> int:
-        """Dead letters that are gone from where they were, or (which is the same) have come back."""
+        """Counts the dead letters that have come back: those that have left the dead-letter topic."""
         await self.ended(answer)
         back = {each["message"]["messageId"] for each in await self.rest.drain(self.name)}
         assert len(back & self.dead) == len(self.dead) - await self._dead_letters()
@@ -295,12 +306,7 @@ class Recovery(Operation):
         await self.pushes.subscribe("/status/500", name=self.name, topic=self.name, deadLetterPolicy=policy)
         count = self.dice.randint(1, 4)
         await self.rest.publish(*["failed"] * count, topic=self.name)
-
-        async def are_dead() -> bool:
-            position = await self.rest.ok("GET", f"{self.rest.subscription(f'{self.name}-dead')}/snapshot")
-            return int(position["undeliveredMessages"]) == count
-
-        await eventually(are_dead)
+        await has_backlog(self.rest, f"{self.name}-dead", count)
         self.healthy = 0
         self.mended = self.pushes.path()
         await self.pushes.push_to(self.mended, self.name)
@@ -313,21 +319,16 @@ class Recovery(Operation):
         return [self.rest.publish("healthy", topic=self.name) for _ in range(self.healthy)]
 
     async def affected(self, answer: Json | None) -> int:
-        """What arrived at the endpoint that works; the last message published shows that all has."""
+        """Counts the failed messages that arrive at the endpoint that works, before one that is published last."""
         await self.ended(answer)
         await self.rest.publish("last", topic=self.name)
         await self.pushes.until_taken(self.mended, "last", *["healthy"] * self.healthy)
-
-        async def is_settled() -> bool:
-            position = await self.rest.ok("GET", f"{self.rest.subscription(self.name)}/snapshot")
-            return int(position["undeliveredMessages"]) == 0
-
-        await eventually(is_settled)
+        await has_backlog(self.rest, self.name, 0)
         return (await self.pushes.taken(self.mended)).count("failed")
 
 
 class MissingReplay(Operation):
-    """What was published before the subscription had its endpoint, and is not counted one by one."""
+    """Messages that were published before the subscription existed; their count is an estimate."""
 
     limits = ("asOf",)
 
@@ -347,12 +348,7 @@ class MissingReplay(Operation):
         await self.ended(answer)
         await self.rest.publish("last", topic=self.name)
         await self.pushes.until_taken(self.path, "last")
-
-        async def is_settled() -> bool:
-            position = await self.rest.ok("GET", f"{self.rest.subscription(self.name)}/snapshot")
-            return int(position["undeliveredMessages"]) == 0
-
-        await eventually(is_settled)
+        await has_backlog(self.rest, self.name, 0)
         return (await self.pushes.taken(self.path)).count("missed")
 
 
@@ -462,7 +458,7 @@ class DeletedAccount(PreviewedCall):
         return [self.dice.choice(self.ways())(), self.rest.publish("text", topic=self.name)]
 
     async def affected(self, answer: Json | None) -> int:
-        """All that refers to it.  Nobody refers to it when it is gone."""
+        """Counts all references; a reference cannot be made once the account is deleted."""
         if answer is not None:
             return self.references
         preview = await self.rest.ok("DELETE", self.account, params={"validateOnly": "true"})
@@ -518,13 +514,13 @@ class Named(PreviewedCall):
         await self.rest.ok("PUT", self.path, self.wanted())
 
     def wanted(self) -> Json:
-        once = {"topic": self.rest.topic(self.name), "data": "eA=="}
+        topic = self.rest.topic(self.name)
         return {
             "snapshots": {"subscription": self.rest.subscription(self.name)},
-            "schedules": {"topic": once["topic"], "interval": "3600s", "message": {"data": "eA=="}},
+            "schedules": {"topic": topic, "interval": "3600s", "message": {"data": "eA=="}},
             "maskingRules": {"attributes": ["token"]},
             "savedViews": {"page": "topics"},
-            "messageTemplates": once,
+            "messageTemplates": {"topic": topic, "data": "eA=="},
             "linkTemplates": {"title": "Trace", "url": "https://traces.example.com/{traceId}"},
         }[self.collection]
 

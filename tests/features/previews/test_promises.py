@@ -17,7 +17,7 @@ from tests.fixtures.push_sink import PushSink
 from tests.interleavings.steps import execute, open_transaction, until_waiting
 
 SOME, MANY = range(3), range(3, 40)  # random histories
-KEPT_BY_OTHERS = {
+KEPT_BY_OTHERS = {  # or written by jobs
     "processes",
     "readers",
     "table_sizes",
@@ -28,7 +28,7 @@ KEPT_BY_OTHERS = {
     "lag_passes",
     "history_series",
     "history_points",
-}  # or written by jobs
+}
 
 
 def test_each_call_that_has_a_preview_is_known_here() -> None:
@@ -55,7 +55,7 @@ async def admin(database_url: str) -> AsyncIterator[Rest]:
 async def test_a_call_does_what_its_preview_said_or_is_refused_and_does_nothing(
     admin: Rest, push_sink: PushSink, operation: str, numbers: range
 ) -> None:
-    """Each third time nobody else is there, and the call must do it."""
+    """In every third history no other client calls, so the call must not be refused."""
     answered = []
     for number in numbers:
         dice = Random(f"{operation} {number}")
@@ -123,9 +123,7 @@ async def test_nobody_publishes_between_the_count_and_the_end_of_a_subscription(
     await rest.publish("counted")
     await rest.ok("POST", f"{rest.subscription()}:pause", {})
     async with open_transaction(database) as session:
-        await execute(
-            session, "SELECT FROM push_states FOR UPDATE"
-        )  # which a deletion removes after it has counted
+        await execute(session, "SELECT FROM push_states FOR UPDATE")  # a deletion removes them after its count
         deleting = asyncio.create_task(destroy(rest, f"DELETE {rest.subscription()}", expectedCount=1))
         await until_waiting(database)
         publishing = asyncio.create_task(rest.publish("late"))

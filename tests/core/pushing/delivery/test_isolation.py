@@ -71,7 +71,7 @@ async def test_poison_becomes_a_dead_letter_while_the_others_are_delivered(pushi
     await pushing.rest.publish(*_mixed(90, 10))
     await pushing.settled()
     assert len(_delivered(pushing)) == 90
-    assert await pushing.backlog("letters") == 10
+    assert await pushing.rest.backlog("letters") == 10
     tries = [call.text for call in pushing.far_side.calls if _is_poison(call)]
     assert all(tries.count(f"poison {n}") == 5 for n in range(10))
 
@@ -89,7 +89,7 @@ async def test_a_digest_with_a_message_that_is_rejected_gets_smaller_until_the_o
     await pushing.rest.publish(*[message("x", attributes={"n": str(n)}) for n in range(16)])
 
     async def one_is_left() -> bool:
-        return await pushing.backlog() == 1
+        return await pushing.rest.backlog() == 1
 
     await eventually(one_is_left)
     failed = [len(texts(call)) for call in pushing.far_side.calls if "3" in texts(call)]
