@@ -195,7 +195,7 @@ class Console:
         return RedirectResponse(PREFIX, 308, headers=HEADERS)
 
     async def _help(self, request: Request) -> Response:
-        return self._show(request, Page(template="help.html", title="Help", kind="console", section="help"))
+        return self._show(request, Page(template="help.html", title="Help"))
 
     # --- sign-in ------------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Console:
             "issuers": list(enumerate(self._oidc.titles if self._oidc is not None else ())),
             "target": quote(target, safe=""),
         }
-        page = Page(template="login.html", title="Sign in", kind="console", data=data)
+        page = Page(template="login.html", title="Sign in", data=data)
         return self._show(request, page, status=401 if refused else 200)
 
     async def _link(self, request: Request) -> Response:
@@ -232,7 +232,7 @@ class Console:
             "is_shared": False,
             "asks": self._sign_in.has_cookie(request),  # a link must not replace a session unseen
         }
-        page = Page(template="link.html", title="Sign in by a link", kind="console", data=data)
+        page = Page(template="link.html", title="Sign in by a link", data=data)
         return self._show(request, page, status=401 if refused else 200)
 
     async def _logout(self, request: Request) -> Response:

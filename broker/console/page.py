@@ -7,12 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
 
+Kind = Literal["page", "shared", "error"]
+PAGE_SIZE = 50  # entries of a list
 PREVIEW_BYTES = 256  # of each message in a list
 MOST_MARKS = 50  # in charts, the newest
 _ID = re.compile(r"[A-Za-z0-9._~+%@:-]+")  # of all kinds of resources; none ends a word of a shell
@@ -42,7 +44,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """`name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
+    """`kind`: "shared" for the pages of the holders of share links, who see no others; "error" for a refusal.
+
+    `name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
 
     `commands` print the page's data outside of the console.  `data` is what `template` needs.  `redirect`: the
     address of the page that is shown in its place ("": none).  `row_actions`: names of what rows are about,
@@ -51,7 +55,7 @@ class Page:
 
     template: str
     title: str
-    kind: str
+    kind: Kind = "page"
     name: str = ""
     section: str = ""
     commands: Sequence[Command] = ()
@@ -181,6 +185,11 @@ class View:
         """Return those of these parameters that are given."""
         return {name: self.query[name] for name in names if self.query.get(name)}
 
+    @property
+    def page(self) -> dict[str, str | int | None]:
+        """The parameters of a call for the page of a list that is asked for."""
+        return {"pageSize": PAGE_SIZE, "pageToken": self.query.get("pageToken")}
+
     def next_page(self, answer: Json) -> str:
         """Return the URL of the next page of a list; "" if this one is the last."""
         token = answer.get("nextPageToken")
@@ -231,7 +240,6 @@ def list_page(
     return Page(
         template=f"{title.lower().replace(' ', '_')}.html",
         title=title,
-        kind=title.lower(),
         name=name,
         section=section or collection,
         commands=[Command(f"{command} --project {view.parts['project']}", f"{name}/{collection}")],
@@ -247,7 +255,6 @@ def resource_page(view: View, kind: str, *, command: str, data: Mapping[str, Any
     return Page(
         template=f"{kind}.html",
         title=id_,
-        kind=kind,
         name=name,
         section=f"{kind}s",
         commands=[Command(f"{command} {id_} --project {view.parts['project']}", name)],

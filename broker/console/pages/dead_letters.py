@@ -11,7 +11,6 @@ from broker.console.bodies import MOST_BYTES, body_of
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
 from broker.model.dead_letter import REASON, SOURCE_MESSAGE_ID
 
-PAGE_SIZE = 50
 _ADDED = (SOURCE_MESSAGE_ID, REASON)  # to the attributes of a dead letter
 _ADDED_PREFIX = "CloudPubSubDeadLetterSource"
 
@@ -24,8 +23,7 @@ async def dead_letters(view: View) -> Page:
         view.block(f"{name}/deadLetters", groupBy=group_by, **asked),
         view.block(
             f"{name}/deadLetters",
-            pageSize=PAGE_SIZE,
-            pageToken=view.query.get("pageToken"),
+            **view.page,
             previewBytes=PREVIEW_BYTES,
             **asked,
         ),
@@ -33,7 +31,6 @@ async def dead_letters(view: View) -> Page:
     return Page(
         template="dead_letters.html",
         title=f"Dead letters of {subscription}",
-        kind="dead letters",
         name=name,
         section="subscriptions",
         commands=[
@@ -69,7 +66,6 @@ async def compare(view: View) -> Page:
     return Page(
         template="compare_dead_letters.html",
         title=f"Two dead letters of {subscription}",
-        kind="dead letters",
         name=name,
         section="subscriptions",
         commands=[

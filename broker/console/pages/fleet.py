@@ -24,8 +24,6 @@ async def fleet(view: View) -> Page:
     return Page(
         template="fleet.html",
         title="Broker",
-        kind="broker",
-        section="broker",
         commands=[
             Command("broker fleet findings", "broker/findings"),
             Command("broker fleet processes", "broker/processes"),

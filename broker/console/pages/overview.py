@@ -78,7 +78,6 @@ async def overview(view: View) -> Page:
     return Page(
         template="overview.html",
         title=leaf(project),
-        kind="project",
         name=project,
         section="overview",
         commands=[

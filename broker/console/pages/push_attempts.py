@@ -3,9 +3,8 @@
 import asyncio
 
 from broker.client.words import leaf
-from broker.console.page import Command, Page, PageRoute, View, option
+from broker.console.page import PAGE_SIZE, Command, Page, PageRoute, View, option
 
-PAGE_SIZE = 50
 MOST_FAILURES = 20
 OUTCOMES = ("DELIVERED", "FAILED")
 
@@ -21,7 +20,7 @@ async def make_page(view: View, *, until: str) -> Page:
     name, asked = f"{view.project}/subscriptions/{subscription}", view.asked("outcome")
     status, attempts, failures, links = await asyncio.gather(
         view.get(f"{name}:pushStatus"),
-        view.block(f"{name}:pushAttempts", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked),
+        view.block(f"{name}:pushAttempts", **view.page, **asked),
         view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
         _nothing() if until else view.block(f"{name}/shareLinks", pageSize=PAGE_SIZE),
     )
@@ -30,7 +29,7 @@ async def make_page(view: View, *, until: str) -> Page:
     return Page(
         template="push_attempts.html",
         title=f"Pushes of {leaf(name)}",
-        kind="shared" if until else "pushAttempts",
+        kind="shared" if until else "page",
         name=name,
         section="subscriptions",
         commands=[] if until else [command],

@@ -11,7 +11,6 @@ from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute,
 from broker.console.pages.delivering import clients, endpoint, stuck_keys
 from broker.console.states import of_message, of_subscription
 
-PAGE_SIZE = 50
 _COLUMNS = (
     ("undeliveredMessages", "Not acknowledged"),
     ("outstandingMessages", "Outstanding"),
@@ -25,14 +24,13 @@ STATES = ("OUTSTANDING", "RETRYING", "EXHAUSTED", "BLOCKED", "WAITING")
 
 async def subscriptions(view: View) -> Page:
     project, asked = view.project, view.asked("filter", "orderBy")
-    found = await view.block(f"{project}/lag", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked)
+    found = await view.block(f"{project}/lag", **view.page, **asked)
     if found.error is not None and not asked:
         raise found.error
     answer = found.answer
     return Page(
         template="subscriptions.html",
         title="Subscriptions",
-        kind="subscriptions",
         name=project,
         section="subscriptions",
         commands=[Command(f"broker lag --project {leaf(project)}", f"{project}/lag")],
@@ -70,7 +68,6 @@ async def subscription(view: View) -> Page:
     return Page(
         template="subscription.html",
         title=leaf(name),
-        kind="subscription",
         name=name,
         section="subscriptions",
         commands=[
@@ -97,15 +94,13 @@ async def backlog(view: View) -> Page:
     name, asked = _name(view), view.asked("filter", "state", "orderingKey", "contains")
     answer = await view.block(
         f"{name}/messages",
-        pageSize=PAGE_SIZE,
-        pageToken=view.query.get("pageToken"),
+        **view.page,
         previewBytes=PREVIEW_BYTES,
         **asked,
     )
     return Page(
         template="backlog.html",
         title=f"Backlog of {leaf(name)}",
-        kind="messages",
         name=name,
         section="subscriptions",
         commands=[
