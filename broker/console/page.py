@@ -161,16 +161,18 @@ class View:
         """Return the newest marks; none for viewers who may not list events."""
         return await self.block(f"{self.project}/events", filter=f"type={MARK}", pageSize=MOST_MARKS)
 
-    async def series(self, metrics: Sequence[str], range_: str, *, resource: str = "") -> Block:
+    async def series(self, metrics: Sequence[str], range_: str, *, resource: str = "", label: str = "") -> Block:
         """Return the time series of metrics over one of RANGES.
 
-        `resource`: the full name of what they are of ("": all of the project).
+        `resource`: the full name of what they are of ("": all of the project).  `label`: the one that they have
+        ("": any).
         """
         seconds, step = charts.RANGES[range_]
         return await self.block(
             f"{self.project}/timeSeries",
             metric=",".join(metrics),
             resource=resource,
+            label=label,
             interval=f"{seconds}s",
             alignmentPeriod=f"{step}s",
         )
