@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from broker.client.words import age, leaf, size
+from broker.client.words import age, in_words, leaf, size
 from broker.console.api import ApiError, Json
 from broker.console.formats import number, share
 from broker.console.page import Block
@@ -58,14 +58,19 @@ def check(title: str, block: Block, findings: Iterable[Finding]) -> Check:
     return Check(title, [] if block.error is not None else list(findings), block.error)
 
 
+def sentence_of(finding: Json) -> str:
+    """Return the sentence of a finding of the broker without the name of its check, which pages show beside it."""
+    sentence = finding["sentence"].removeprefix(f"{finding['check']}: ")
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
 def of_broker(findings: Block) -> Iterable[Finding]:
     """Findings of the broker about its database, its processes and its storage."""
     for one in findings.list("findings"):
         if one["severity"] in ("ERROR", "WARNING"):
             state = CRITICAL if one["severity"] == "ERROR" else WARNING
             then = f" Next: {one['nextStep']}." if "nextStep" in one else ""
-            sentence = one["sentence"].removeprefix(f"{one['check']}: ")
-            yield Finding(state, one["check"], f"{_capital(sentence)}{then}", _BROKER, "View broker")
+            yield Finding(state, one["check"], f"{sentence_of(one)}{then}", _BROKER, "View broker")
 
 
 def of_deliveries(lag: Block) -> Iterable[Finding]:
@@ -254,11 +259,12 @@ def of_operations(operations: Block, now: datetime) -> Iterable[Finding]:
         about = one["metadata"]
         ended = about.get("endTime", about["createTime"])
         if about["state"] == "FAILED" and datetime.fromisoformat(ended) >= now - timedelta(days=1):
+            what = f"The {in_words(about['verb'])} of {leaf(about['target'])}"
             why = one.get("error", {}).get("message", "")
             yield Finding(
                 WARNING,
                 one["name"],
-                f"The {about['verb']} of {leaf(about['target'])} failed at {ended}{f': {why}' if why else '.'}",
+                f"{what} failed at {ended}{f': {why}' if why else '.'}",
                 address_of(one["name"]),
                 "View operation",
             )
@@ -349,7 +355,3 @@ def total(block: Block) -> int:
 
 def _amount(value: float, unit: str) -> str:
     return size(value) if unit.startswith("bytes") else f"{value:,.0f}"
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

@@ -3,7 +3,8 @@
 import asyncio
 
 from broker.client.words import leaf
-from broker.console.page import PAGE_SIZE, Command, Page, PageRoute, View, option
+from broker.console.page import PAGE_SIZE, Command, Page, PageRoute, View, no_block, option
+from broker.console.states import of_push
 
 MOST_FAILURES = 20
 OUTCOMES = ("DELIVERED", "FAILED")
@@ -22,7 +23,7 @@ async def make_page(view: View, *, until: str) -> Page:
         view.get(f"{name}:pushStatus"),
         view.block(f"{name}:pushAttempts", **view.page, **asked),
         view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
-        _nothing() if until else view.block(f"{name}/shareLinks", pageSize=PAGE_SIZE),
+        no_block() if until else view.block(f"{name}/shareLinks", pageSize=PAGE_SIZE),
     )
     given = option({key: value.lower() for key, value in asked.items()})
     command = Command(f"broker push attempts {subscription} --project {project}{given}", f"{name}:pushAttempts")
@@ -35,24 +36,21 @@ async def make_page(view: View, *, until: str) -> Page:
         commands=[] if until else [command],
         row_actions={
             "resend": [name],
-            "delete": [link["name"] for link in links.list("shareLinks")] if links is not None else [],
+            "delete": [link["name"] for link in links.list("shareLinks")],
         },
         data={
             "acting": name,  # on what its messages are resent
             "status": status,
             "attempts": attempts,
             "failures": failures,
-            "links": links,  # None: nobody sees them by a link
+            "rows": [(one, of_push(one["outcome"], one["status"])) for one in attempts.list("pushAttempts")],
+            "links": links,
             "asked": asked,
             "outcomes": OUTCOMES,
             "until": until,
             "next": view.next_page(attempts.answer),
         },
     )
-
-
-async def _nothing() -> None:
-    return None
 
 
 PAGES = [
