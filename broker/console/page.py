@@ -26,20 +26,22 @@ _OF_THE_WHOLE_PAGE = (401, 503)  # statuses: nothing else of the page would be a
 class Command:
     """The same data outside of the console: a `broker` command, and the path of the call below "/v1/".
 
-    `broker`: "" for a second call of the command before.
+    `broker`: "" for a second call of the command before.  `query`: the parameters of the call.
     `body`: the JSON of a call that is a POST although it only reads; "": the call is a GET.
     """
 
     broker: str
     path: str
     body: str = ""
+    query: Mapping[str, str | int] = field(default_factory=dict)
 
     def curl(self, base: str, *, is_signed_in: bool) -> str:
         """Return the command line of curl.  `base`: the address of the broker."""
         options = ['-H "Authorization: Bearer $TOKEN"'] if is_signed_in else []
         if self.body:
             options += ["-H 'Content-Type: application/json'", f"-d {quote(self.body)}"]
-        return " ".join(["curl", *options, quote(f"{base}/v1/{self.path}")])
+        query = f"?{urlencode(self.query)}" if self.query else ""
+        return " ".join(["curl", *options, quote(f"{base}/v1/{self.path}{query}")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

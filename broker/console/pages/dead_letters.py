@@ -1,9 +1,7 @@
 """The dead letters of a subscription, grouped by their cause or one by one."""
 
 import asyncio
-from urllib.parse import urlencode
 
-from broker.client.words import leaf
 from broker.console.actions.action import Change
 from broker.console.actions.differences import differences
 from broker.console.api import Json
@@ -37,7 +35,8 @@ async def dead_letters(view: View) -> Page:
             Command(
                 f"broker dlq summary {subscription} --project {view.parts['project']}"
                 + option({"by": group_by, **asked}),
-                f"{name}/deadLetters?{urlencode({'groupBy': group_by})}",
+                f"{name}/deadLetters",
+                query={"groupBy": group_by, **asked},
             )
         ],
         row_actions={"redrive": [name], "discard": [name], "editDeadLetter": [name]},
@@ -71,7 +70,8 @@ async def compare(view: View) -> Page:
         commands=[
             Command(
                 f"broker dlq list {subscription} --max 2 --project {view.parts['project']}" + option(asked),
-                f"{name}/deadLetters?pageSize=2",
+                f"{name}/deadLetters",
+                query={"pageSize": 2, **asked},
             )
         ],
         row_actions={"redrive": [name], "discard": [name], "editDeadLetter": [name]},
@@ -80,7 +80,7 @@ async def compare(view: View) -> Page:
             "asked": asked,
             "attributes": attributes,
             "bodies": bodies,
-            "subscription": leaf(name),
+            "subscription": subscription,
         },
     )
 

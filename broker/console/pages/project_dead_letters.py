@@ -1,7 +1,6 @@
 """The dead letters of a project, grouped by their cause."""
 
 import asyncio
-from urllib.parse import urlencode
 
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
 
@@ -30,7 +29,8 @@ async def project_dead_letters(view: View) -> Page:
         commands=[
             Command(
                 f"broker dlq summary --project {view.parts['project']}" + option({"by": group_by, **asked}),
-                f"{path}?{urlencode({'groupBy': group_by})}",
+                path,
+                query={"groupBy": group_by, **asked},
             )
         ],
         data={

@@ -26,7 +26,9 @@ async def make_page(view: View, *, until: str) -> Page:
         no_block() if until else view.block(f"{name}/shareLinks", pageSize=PAGE_SIZE),
     )
     given = option({key: value.lower() for key, value in asked.items()})
-    command = Command(f"broker push attempts {subscription} --project {project}{given}", f"{name}:pushAttempts")
+    command = Command(
+        f"broker push attempts {subscription} --project {project}{given}", f"{name}:pushAttempts", query=asked
+    )
     return Page(
         template="push_attempts.html",
         title=f"Pushes of {leaf(name)}",

@@ -5,7 +5,6 @@ Ordering keys and bodies are not indexed.  They are searched for topic by topic,
 
 import asyncio
 import shlex
-from urllib.parse import urlencode
 
 from broker.client.words import leaf
 from broker.console.api import Json
@@ -54,7 +53,8 @@ async def search(view: View) -> Page:
 def _command(project: str, text: str) -> Command:
     return Command(
         f"broker search {shlex.quote(text)} --project {leaf(project)}",
-        f"{project}:search?{urlencode({'q': text})}",
+        f"{project}:search",
+        query={"q": text},
     )
 
 

@@ -19,6 +19,7 @@ _COLUMNS = (
     ("outgoingMessagesPerSecond", "Out/s"),
     ("deadLetters", "Dead letters"),
 )
+_OPTIONS = {"filter": "filter", "orderBy": "order-by"}  # of `broker lag`, by parameter
 STATES = ("OUTSTANDING", "RETRYING", "EXHAUSTED", "BLOCKED", "WAITING")
 
 
@@ -33,7 +34,14 @@ async def subscriptions(view: View) -> Page:
         title="Subscriptions",
         name=project,
         section="subscriptions",
-        commands=[Command(f"broker lag --project {leaf(project)}", f"{project}/lag")],
+        commands=[
+            Command(
+                f"broker lag --project {leaf(project)}"
+                + option({option_: asked[field] for field, option_ in _OPTIONS.items() if field in asked}),
+                f"{project}/lag",
+                query=asked,
+            )
+        ],
         data={
             "found": found,
             "asked": asked,
@@ -108,6 +116,7 @@ async def backlog(view: View) -> Page:
                 f"broker peek {_id(view)} --project {view.parts['project']}"
                 + option({key: value for key, value in asked.items() if key in ("filter", "state")}),
                 f"{name}/messages",
+                query=asked,
             )
         ],
         data={

@@ -73,8 +73,9 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
         commands=[
             Command(
                 f"broker topic browse {topic} --project {view.parts['project']} --max {PAGE_SIZE}"
-                + option({"filter": source.filter} if source.filter else {}),
-                f"{source.topic}/messages?{urlencode({'pageSize': PAGE_SIZE, **_given(source)})}",
+                + option(_given(source)),
+                f"{source.topic}/messages",
+                query={"pageSize": PAGE_SIZE, **_given(source)},
             )
         ],
         data={

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from urllib.parse import urlencode
 
 from broker.client.words import leaf
 from broker.console.api import Json
@@ -104,7 +103,8 @@ async def messages(view: View) -> Page:
         commands=[
             Command(
                 f"broker topic browse {view.parts['topic']} --project {view.parts['project']}" + option(options),
-                f"{name}/messages" + (f"?{urlencode(given)}" if given else ""),
+                f"{name}/messages",
+                query=given,
             )
         ],
         data={
