@@ -147,7 +147,7 @@ class Console:
 
     def _page(self, route: PageRoute) -> Answer:
         async def answer(request: Request) -> Response:
-            if takes_shared(request) and self._actions.receipt_in(request) is None:
+            if takes_shared(request) and not self._actions.has_receipt(request):
                 return await self._shared_reads.answer(_shown_by(request), partial(read, request))
             return await read(request)
 

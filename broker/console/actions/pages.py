@@ -372,9 +372,13 @@ class ActionPages:
         except ValueError:  # there is none, or somebody made it up
             return None
 
+    def has_receipt(self, request: Request) -> bool:
+        """Return whether the answer to a request has the browser forget a receipt."""
+        return bool(self._receipt.of(request))
+
     def forget_receipt(self, request: Request, response: Response) -> None:
         """Have the browser forget the receipt, which this page shows."""
-        if self._receipt.of(request):
+        if self.has_receipt(request):
             self._receipt.delete(response)
 
 
