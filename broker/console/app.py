@@ -347,19 +347,10 @@ class Console:
         page = Page(template="error.html", title=error.code, kind="error", data={"error": error})
         return self._show(request, page, status=error.status)
 
-    def _show(
-        self,
-        request: Request,
-        page: Page,
-        *,
-        status: int = 200,
-        project: str | None = None,
-        offers: Offers | None = None,
-    ) -> Response:
-        """`project`: whose pages are offered; None: the one in the address.  `offers`: the actions of the page."""
+    def _show(self, request: Request, page: Page, *, status: int = 200, offers: Offers | None = None) -> Response:
+        """Return a page with what all pages have around it.  `offers`: the actions of the page."""
         theme, caller = request.cookies.get(_THEME, ""), _caller(request)
-        if project is None:
-            project = request.path_params.get("project", "") if page.kind != "shared" else ""
+        project = "" if page.kind == "shared" else request.path_params.get("project", "")
         data = {
             "page": page,
             "project": project,
