@@ -114,9 +114,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def in_words(name: str) -> str:
+    """Formats a name of the API as words: "replay missing" for "replayMissing"."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
 def loss_text(what: str, count: int) -> str:
     """Formats a loss that a preview names: "12 skipped messages", "1.2 kB replayed"."""
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in what)
+    words = in_words(what)
     if words.endswith("ytes"):
         kind = words.removesuffix("bytes").strip()
         return f"{size(count)}{f' {kind}' if kind else ''}"

@@ -147,7 +147,7 @@ class Console:
 
     def _page(self, route: PageRoute) -> Answer:
         async def answer(request: Request) -> Response:
-            if takes_shared(request) and self._actions.receipt_in(request) is None:
+            if takes_shared(request) and not self._actions.has_receipt(request):
                 return await self._shared_reads.answer(_shown_by(request), partial(read, request))
             return await read(request)
 
@@ -195,7 +195,7 @@ class Console:
         return RedirectResponse(PREFIX, 308, headers=HEADERS)
 
     async def _help(self, request: Request) -> Response:
-        return self._show(request, Page(template="help.html", title="Help", kind="console", section="help"))
+        return self._show(request, Page(template="help.html", title="Help"))
 
     # --- sign-in ------------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Console:
             "issuers": list(enumerate(self._oidc.titles if self._oidc is not None else ())),
             "target": quote(target, safe=""),
         }
-        page = Page(template="login.html", title="Sign in", kind="console", data=data)
+        page = Page(template="login.html", title="Sign in", data=data)
         return self._show(request, page, status=401 if refused else 200)
 
     async def _link(self, request: Request) -> Response:
@@ -232,7 +232,7 @@ class Console:
             "is_shared": False,
             "asks": self._sign_in.has_cookie(request),  # a link must not replace a session unseen
         }
-        page = Page(template="link.html", title="Sign in by a link", kind="console", data=data)
+        page = Page(template="link.html", title="Sign in by a link", data=data)
         return self._show(request, page, status=401 if refused else 200)
 
     async def _logout(self, request: Request) -> Response:
@@ -347,19 +347,10 @@ class Console:
         page = Page(template="error.html", title=error.code, kind="error", data={"error": error})
         return self._show(request, page, status=error.status)
 
-    def _show(
-        self,
-        request: Request,
-        page: Page,
-        *,
-        status: int = 200,
-        project: str | None = None,
-        offers: Offers | None = None,
-    ) -> Response:
-        """`project`: whose pages are offered; None: the one in the address.  `offers`: the actions of the page."""
+    def _show(self, request: Request, page: Page, *, status: int = 200, offers: Offers | None = None) -> Response:
+        """Return a page with what all pages have around it.  `offers`: the actions of the page."""
         theme, caller = request.cookies.get(_THEME, ""), _caller(request)
-        if project is None:
-            project = request.path_params.get("project", "") if page.kind != "shared" else ""
+        project = "" if page.kind == "shared" else request.path_params.get("project", "")
         data = {
             "page": page,
             "project": project,

@@ -94,9 +94,8 @@ def line(answer: Json, title: str, *, is_rate: bool = False, marks: Iterable[Jso
         while first > start:
             first -= timedelta(seconds=step)
         at = first
-        while at <= end:
-            if at <= end - UNWRITTEN or at in values:
-                values.setdefault(at, 0.0)
+        while at <= end - UNWRITTEN:
+            values.setdefault(at, 0.0)
             at += timedelta(seconds=step)
     most = max(values.values(), default=0.0)
     ends = sorted(at for at in values if at > start)

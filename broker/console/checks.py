@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from broker.client.words import age, leaf, size
+from broker.client.words import age, in_words, leaf, size
 from broker.console.api import ApiError, Json
 from broker.console.formats import number, share
 from broker.console.page import Block
@@ -23,7 +23,7 @@ NEAR_LIMIT = 0.8  # of a quota, or of a retention
 MOST_EXPIRED = 0.1  # of the messages that are delivered
 FEW_DELIVERIES = 50  # in the last hour; with fewer the share is not judged
 MOST_NAMED = 3  # resources in a sentence
-OVER_AFTER = timedelta(minutes=2)  # without another one
+OVER_AFTER = timedelta(minutes=2)  # without another refusal, or another ack deadline that passed
 _BROKER = f"{PREFIX}broker"
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
 _PUBLISH_QUOTAS = ("publishRequests", "publishMessages", "publishBytes", "retainedBytes")
@@ -58,14 +58,19 @@ def check(title: str, block: Block, findings: Iterable[Finding]) -> Check:
     return Check(title, [] if block.error is not None else list(findings), block.error)
 
 
+def sentence_of(finding: Json) -> str:
+    """Return the sentence of a finding of the broker without the name of its check, which pages show beside it."""
+    sentence = finding["sentence"].removeprefix(f"{finding['check']}: ")
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
 def of_broker(findings: Block) -> Iterable[Finding]:
     """Findings of the broker about its database, its processes and its storage."""
     for one in findings.list("findings"):
         if one["severity"] in ("ERROR", "WARNING"):
             state = CRITICAL if one["severity"] == "ERROR" else WARNING
             then = f" Next: {one['nextStep']}." if "nextStep" in one else ""
-            sentence = one["sentence"].removeprefix(f"{one['check']}: ")
-            yield Finding(state, one["check"], f"{_capital(sentence)}{then}", _BROKER, "View broker")
+            yield Finding(state, one["check"], f"{sentence_of(one)}{then}", _BROKER, "View broker")
 
 
 def of_deliveries(lag: Block) -> Iterable[Finding]:
@@ -81,12 +86,8 @@ def of_deliveries(lag: Block) -> Iterable[Finding]:
 
 def refusals(refused: Block) -> Mapping[str, int]:
     """Return how many publish requests were refused, by code, the most first."""
-    codes = {
-        series["metric"]["labels"]["code"]: _total(series)
-        for series in refused.list("timeSeries")
-        if series["metric"]["labels"].get("code") not in (None, "OK")
-    }
-    return dict(sorted(((code, count) for code, count in codes.items() if count), key=lambda each: -each[1]))
+    counts = _totals((series["metric"]["labels"].get("code"), series) for series in refused.list("timeSeries"))
+    return {code: count for code, count in counts.items() if code != "OK"}
 
 
 def of_refused_publishes(
@@ -100,11 +101,11 @@ def of_refused_publishes(
     of_topics = _by_resource(by_topic, "topic_id")
     ended = _ended([one for one in refused.list("timeSeries") if one["metric"]["labels"].get("code") in codes], now)
     requests = "1 publish request was" if count == 1 else f"{number(count)} publish requests were"
-    to = f", {_mostly(of_topics, codes[most])}" if of_topics else ""
+    to = f", {_shares(of_topics, codes[most])}" if of_topics else ""
     because = f", {number(codes[most])} of them with {most}" if len(codes) > 1 else f" with {most}"
-    limits = f" {_publish_limits(quotas)}" if most == _EXHAUSTED else ""
+    limits = _publish_limits(quotas) if most == _EXHAUSTED else ""
     then = f"None has been since {ended}." if ended else _ADVICE.get(most, "")
-    sentence = f"{requests} refused in the last hour{because}{to}.{limits.rstrip()} {then}".rstrip()
+    sentence = " ".join(filter(None, [f"{requests} refused in the last hour{because}{to}.", limits, then]))
     page = "quotas" if most == _EXHAUSTED else "topics"
     name = f"{project}/topics/{next(iter(of_topics))}" if len(of_topics) == 1 else project
     state = WARNING if ended else CRITICAL
@@ -132,30 +133,31 @@ def _with_unit(limit: int, unit: str) -> str:
 
 def _by_resource(block: Block, label: str) -> Mapping[str, int]:
     """Return what a metric has counted of each resource, by its id, the most first."""
+    return _totals((series["resource"]["labels"].get(label), series) for series in block.list("timeSeries"))
+
+
+def _totals(labelled: Iterable[tuple[str | None, Json]]) -> Mapping[str, int]:
+    """Return what the time series of each label have counted, if anything, the most first."""
     counts: dict[str, int] = {}
-    for series in block.list("timeSeries"):
-        if id_ := series["resource"]["labels"].get(label):
-            counts[id_] = counts.get(id_, 0) + _total(series)
-    return dict(sorted(((id_, count) for id_, count in counts.items() if count), key=lambda each: -each[1]))
+    for label, series in labelled:
+        if label and (count := _total(series)):
+            counts[label] = counts.get(label, 0) + count
+    return dict(sorted(counts.items(), key=lambda each: -each[1]))
 
 
-def _mostly(of_each: Mapping[str, int], all_: int) -> str:
-    """Describe which resources a count is about, at most MOST_NAMED of them."""
+def _shares(of_each: Mapping[str, int], all_: int) -> str:
+    """Describe how a count is divided among resources, of which at most MOST_NAMED are named."""
     if len(of_each) == 1 and all_ <= next(iter(of_each.values())):
         return f"all to {next(iter(of_each))}"
-    named = [f"{number(count)} to {id_}" for id_, count in list(of_each.items())[:MOST_NAMED]]
-    return f"{' and '.join(filter(None, [', '.join(named[:-1]), named[-1]]))}"
+    *others, last = [f"{number(count)} to {id_}" for id_, count in list(of_each.items())[:MOST_NAMED]]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _ended(series: Iterable[Json], now: datetime) -> str:
-    """Return when the last period ended in which something was counted, if that is over; else ""."""
-    ends: list[str] = [
-        point["interval"]["endTime"]
-        for one in series
-        for point in one["points"]
-        if "interval" in point and int(float(next(iter(point["value"].values()))))
-    ]
-    last = max(ends, default="")
+    """Return the end of the last period in which something was counted; "" if it has not been over for long."""
+    last = max(
+        (point["interval"]["endTime"] for one in series for point in one["points"] if _count(point)), default=""
+    )
     return last if last and datetime.fromisoformat(last) < now - OVER_AFTER else ""
 
 
@@ -217,7 +219,7 @@ def of_retention(lag: Block) -> Iterable[Finding]:
 
 
 def are_late(expired: Block, sent: Block) -> bool:
-    """Whether so many ack deadlines have passed that it is worth a warning."""
+    """Return whether so many ack deadlines have passed that it is worth a warning."""
     late, all_ = total(expired), total(sent)
     return all_ >= FEW_DELIVERIES and late > all_ * MOST_EXPIRED
 
@@ -257,11 +259,12 @@ def of_operations(operations: Block, now: datetime) -> Iterable[Finding]:
         about = one["metadata"]
         ended = about.get("endTime", about["createTime"])
         if about["state"] == "FAILED" and datetime.fromisoformat(ended) >= now - timedelta(days=1):
+            what = f"The {in_words(about['verb'])} of {leaf(about['target'])}"
             why = one.get("error", {}).get("message", "")
             yield Finding(
                 WARNING,
                 one["name"],
-                f"The {about['verb']} of {leaf(about['target'])} failed at {ended}{f': {why}' if why else '.'}",
+                f"{what} failed at {ended}{f': {why}' if why else '.'}",
                 address_of(one["name"]),
                 "View operation",
             )
@@ -302,7 +305,7 @@ _TICKS: Mapping[str, str] = {
     "MISSED": "was missed while no broker ran",
 }
 _ADVICE: Mapping[str, str] = {
-    "RESOURCE_EXHAUSTED": "Slow the publishers down, or raise the quota.",
+    _EXHAUSTED: "Slow the publishers down, or raise the quota.",
     "NOT_FOUND": "Their topic does not exist.",
     "PERMISSION_DENIED": "Their callers may not publish.",
     "FAILED_PRECONDITION": "Their topic is frozen, or storage is short.",
@@ -312,7 +315,7 @@ _ADVICE: Mapping[str, str] = {
 
 
 def _delivery(one: Json) -> str:
-    """The verdict about a subscription, with the time in which it catches up at its present pace."""
+    """Return the verdict about a subscription, with the time in which it catches up at its present pace."""
     verdict: str = one["verdict"]
     in_, out = one.get("incomingMessagesPerSecond"), one.get("outgoingMessagesPerSecond")
     if in_ is None or out is None or one["deliveryState"] not in ("SLOW_CONSUMERS", "SLOW_ENDPOINT"):
@@ -338,7 +341,11 @@ def _action(one: Json, link: str) -> tuple[str, str]:
 
 
 def _total(series: Json) -> int:
-    return sum(int(float(next(iter(point["value"].values())))) for point in series["points"])
+    return sum(map(_count, series["points"]))
+
+
+def _count(point: Json) -> int:
+    return int(float(next(iter(point["value"].values()))))
 
 
 def total(block: Block) -> int:
@@ -348,7 +355,3 @@ def total(block: Block) -> int:
 
 def _amount(value: float, unit: str) -> str:
     return size(value) if unit.startswith("bytes") else f"{value:,.0f}"
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

@@ -7,12 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
 
+Kind = Literal["page", "shared", "error"]
+PAGE_SIZE = 50  # entries of a list
 PREVIEW_BYTES = 256  # of each message in a list
 MOST_MARKS = 50  # in charts, the newest
 _ID = re.compile(r"[A-Za-z0-9._~+%@:-]+")  # of all kinds of resources; none ends a word of a shell
@@ -24,25 +26,29 @@ _OF_THE_WHOLE_PAGE = (401, 503)  # statuses: nothing else of the page would be a
 class Command:
     """The same data outside of the console: a `broker` command, and the path of the call below "/v1/".
 
-    `broker`: "" for a second call of the command before.
+    `broker`: "" for a second call of the command before.  `query`: the parameters of the call.
     `body`: the JSON of a call that is a POST although it only reads; "": the call is a GET.
     """
 
     broker: str
     path: str
     body: str = ""
+    query: Mapping[str, str | int] = field(default_factory=dict)
 
     def curl(self, base: str, *, is_signed_in: bool) -> str:
         """Return the command line of curl.  `base`: the address of the broker."""
         options = ['-H "Authorization: Bearer $TOKEN"'] if is_signed_in else []
         if self.body:
             options += ["-H 'Content-Type: application/json'", f"-d {quote(self.body)}"]
-        return " ".join(["curl", *options, quote(f"{base}/v1/{self.path}")])
+        query = f"?{urlencode(self.query)}" if self.query else ""
+        return " ".join(["curl", *options, quote(f"{base}/v1/{self.path}{query}")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """`name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
+    """`kind`: "shared" for the pages of the holders of share links, who see no others; "error" for a refusal.
+
+    `name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
 
     `commands` print the page's data outside of the console.  `data` is what `template` needs.  `redirect`: the
     address of the page that is shown in its place ("": none).  `row_actions`: names of what rows are about,
@@ -51,7 +57,7 @@ class Page:
 
     template: str
     title: str
-    kind: str
+    kind: Kind = "page"
     name: str = ""
     section: str = ""
     commands: Sequence[Command] = ()
@@ -157,16 +163,18 @@ class View:
         """Return the newest marks; none for viewers who may not list events."""
         return await self.block(f"{self.project}/events", filter=f"type={MARK}", pageSize=MOST_MARKS)
 
-    async def series(self, metrics: Sequence[str], range_: str, *, resource: str = "") -> Block:
+    async def series(self, metrics: Sequence[str], range_: str, *, resource: str = "", label: str = "") -> Block:
         """Return the time series of metrics over one of RANGES.
 
-        `resource`: the full name of what they are of ("": all of the project).
+        `resource`: the full name of what they are of ("": all of the project).  `label`: the one that they have
+        ("": any).
         """
         seconds, step = charts.RANGES[range_]
         return await self.block(
             f"{self.project}/timeSeries",
             metric=",".join(metrics),
             resource=resource,
+            label=label,
             interval=f"{seconds}s",
             alignmentPeriod=f"{step}s",
         )
@@ -180,6 +188,11 @@ class View:
     def asked(self, *names: str) -> dict[str, str]:
         """Return those of these parameters that are given."""
         return {name: self.query[name] for name in names if self.query.get(name)}
+
+    @property
+    def page(self) -> dict[str, str | int | None]:
+        """The parameters of a call for the page of a list that is asked for."""
+        return {"pageSize": PAGE_SIZE, "pageToken": self.query.get("pageToken")}
 
     def next_page(self, answer: Json) -> str:
         """Return the URL of the next page of a list; "" if this one is the last."""
@@ -231,7 +244,6 @@ def list_page(
     return Page(
         template=f"{title.lower().replace(' ', '_')}.html",
         title=title,
-        kind=title.lower(),
         name=name,
         section=section or collection,
         commands=[Command(f"{command} --project {view.parts['project']}", f"{name}/{collection}")],
@@ -247,7 +259,6 @@ def resource_page(view: View, kind: str, *, command: str, data: Mapping[str, Any
     return Page(
         template=f"{kind}.html",
         title=id_,
-        kind=kind,
         name=name,
         section=f"{kind}s",
         commands=[Command(f"{command} {id_} --project {view.parts['project']}", name)],

@@ -11,6 +11,7 @@ from broker.client import words
 from broker.console import formats
 from broker.console.assets import Assets
 from broker.console.bodies import attribute_line, escaped, preview
+from broker.console.charts import RANGES
 from broker.console.prefix import PREFIX
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -60,6 +61,7 @@ class Renderer:
             "attribute_line": attribute_line,
             "age": words.age_of,
             "escaped": escaped,
+            "in_words": words.in_words,
             "latency": formats.latency,
             "leaf": words.leaf,
             "moment": words.short_time,
@@ -69,7 +71,12 @@ class Renderer:
             "rate": formats.rate,
             "size": size,
         }
-        environment.globals |= {"asset": assets.url, "version": version, "prefix": PREFIX}
+        environment.globals |= {
+            "asset": assets.url,
+            "chart_ranges": tuple(RANGES),
+            "prefix": PREFIX,
+            "version": version,
+        }
         self._environment = environment
 
     def render(self, template: str, data: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:

@@ -6,9 +6,9 @@ more than one of them.  A page that somebody opens, reloads, or is sent to after
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +35,7 @@ class SharedReads:
         self._now = now
         self._reads: dict[Hashable, _Read] = {}
 
-    async def answer(self, key: Hashable, make: Callable[[], Awaitable[Response]]) -> Response:
+    async def answer(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
         """Return the answer that was begun within LONGEST, also if it is still being made, or make it.
 
         It is made to its end if the client that has asked for it goes.  Errors are not kept.
@@ -44,18 +44,14 @@ class SharedReads:
         self._reads = {
             one: read
             for one, read in self._reads.items()
-            if now - read.began <= LONGEST and not (read.answer.done() and _has_failed(read.answer))
+            if abs(now - read.began) <= LONGEST and not (read.answer.done() and _has_failed(read.answer))
         }
         read = self._reads.get(key)
         if read is None:
-            read = _Read(now, asyncio.create_task(_made(make), name="page of the console for all who have it open"))
+            read = _Read(now, asyncio.create_task(make(), name="page of the console for all who have it open"))
             if len(self._reads) < MOST_KEPT:
                 self._reads[key] = read
         return await asyncio.shield(read.answer)
-
-
-async def _made(make: Callable[[], Awaitable[Response]]) -> Response:
-    return await make()
 
 
 def _has_failed(answer: asyncio.Task[Response]) -> bool:

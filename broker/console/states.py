@@ -5,6 +5,8 @@ A state never has its colour alone: its word is beside it, and its shape differs
 
 from typing import Literal, NamedTuple
 
+from broker.model.push_history import LATE
+
 Level = Literal["ok", "warning", "critical", "paused", "idle"]
 
 
@@ -71,6 +73,13 @@ def of_message(state: str) -> State:
 
 def of_operation(state: str) -> State:
     return _OF_OPERATIONS.get(state) or _other(state)
+
+
+def of_push(outcome: str, status: str) -> State:
+    """Return the state of push requests with this outcome and status."""
+    if status == LATE:
+        return State("Delivered late", "warning")
+    return State("Delivered", "ok") if outcome == "DELIVERED" else State("Failed", "critical")
 
 
 def _other(state: str) -> State:

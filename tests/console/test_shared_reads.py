@@ -50,6 +50,8 @@ async def test_an_answer_is_made_once_in_a_second_for_all_who_ask() -> None:
     assert (await made.ask()).body == b"1"
     made.now += timedelta(milliseconds=1)
     assert (await made.ask()).body == b"3"
+    made.now -= timedelta(hours=1)  # somebody sets the clock
+    assert (await made.ask()).body == b"4"
 
 
 async def test_an_answer_is_made_for_the_others_if_the_first_who_asked_is_gone() -> None:
@@ -103,6 +105,18 @@ async def test_open_pages_have_one_answer_unless_they_show_something_else(rest: 
     day = await rest.client.get(path, headers=POLL, params={"range": "24h"})
     assert "range=24h" in str(day.url)
     assert day.text != answers[0].text
+
+
+@pytest.mark.own_broker(console="on")
+async def test_an_answer_that_sets_a_cookie_is_not_shared(rest: Rest) -> None:
+    await rest.create_topic()
+    path = f"/console/{rest.topic()}"
+    broken, other = await asyncio.gather(
+        rest.client.get(path, headers={**POLL, "Cookie": "broker_receipt=nothing"}),
+        rest.client.get(path, headers=POLL),
+    )
+    assert "broker_receipt" in broken.headers["set-cookie"]
+    assert "set-cookie" not in other.headers
 
 
 async def test_callers_never_get_the_answers_of_others(database_url: str) -> None:

@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Any
 
 from broker.client.fields import snake
-from broker.client.words import leaf
+from broker.client.words import in_words, leaf
 from broker.console.actions import reading
 from broker.console.actions.action import Call, Field, Json, Receipt, Target, Values
 
@@ -148,6 +148,4 @@ _OUTCOMES = {
 
 def _words(outcome: str) -> str:
     """Return "already settled" for "alreadySettled"."""
-    if outcome in _OUTCOMES:
-        return _OUTCOMES[outcome]
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in outcome)
+    return _OUTCOMES.get(outcome) or in_words(outcome)

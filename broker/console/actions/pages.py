@@ -32,7 +32,7 @@ from broker.console.actions.previews import Preview, asking, guarded, preview_of
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.cookies import Cookie
 from broker.console.forms import read_form
-from broker.console.page import Page
+from broker.console.page import Kind, Page
 from broker.console.prefix import PREFIX
 from broker.console.render import HEADERS
 
@@ -103,7 +103,7 @@ class ActionPages:
         checks_permissions: bool,
         read_only: bool,
         secure: bool,
-        kind: str = "action",
+        kind: Kind = "page",
     ) -> None:
         """`show` renders a page, `refuse` an error in place of one.
 
@@ -372,9 +372,13 @@ class ActionPages:
         except ValueError:  # there is none, or somebody made it up
             return None
 
+    def has_receipt(self, request: Request) -> bool:
+        """Return whether the answer to a request has the browser forget a receipt."""
+        return bool(self._receipt.of(request))
+
     def forget_receipt(self, request: Request, response: Response) -> None:
         """Have the browser forget the receipt, which this page shows."""
-        if self._receipt.of(request):
+        if self.has_receipt(request):
             self._receipt.delete(response)
 
 

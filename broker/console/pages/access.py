@@ -7,9 +7,8 @@ from shlex import quote
 from broker.client.words import leaf
 from broker.console.api import Json
 from broker.console.bodies import escaped
-from broker.console.page import Block, Command, Page, PageRoute, View, list_page, no_block
+from broker.console.page import PAGE_SIZE, Block, Command, Page, PageRoute, View, list_page, no_block
 
-PAGE_SIZE = 50
 _POLICY = {"options": {"requestedPolicyVersion": 3}}
 _COLLECTIONS = ("topics", "subscriptions", "snapshots", "schemas")  # whose policies are read by GET
 
@@ -27,7 +26,6 @@ async def access(view: View) -> Page:
     return Page(
         template="access.html",
         title="Access",
-        kind="access",
         name=project,
         section="access",
         commands=[
@@ -51,7 +49,7 @@ async def access(view: View) -> Page:
 
 async def service_accounts(view: View) -> Page:
     project = view.project
-    found = await view.get(f"{project}/serviceAccounts", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    found = await view.get(f"{project}/serviceAccounts", **view.page)
     return list_page(
         view,
         "Service accounts",
@@ -74,7 +72,6 @@ async def service_account(view: View) -> Page:
     return Page(
         template="service_account.html",
         title=email,
-        kind="service account",
         name=name,
         section="access",
         commands=[
@@ -95,7 +92,7 @@ async def service_account(view: View) -> Page:
 
 async def api_keys(view: View) -> Page:
     project = view.project
-    found = await view.get(f"{project}/apiKeys", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    found = await view.get(f"{project}/apiKeys", **view.page)
     return list_page(
         view,
         "API keys",
@@ -110,13 +107,12 @@ async def api_keys(view: View) -> Page:
 async def roles(view: View) -> Page:
     project = view.project
     own, predefined = await asyncio.gather(
-        view.block(f"{project}/roles", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken")),
+        view.block(f"{project}/roles", **view.page),
         view.block("roles", pageSize=PAGE_SIZE),
     )
     return Page(
         template="roles.html",
         title="Roles",
-        kind="roles",
         name=project,
         section="access",
         commands=[
@@ -136,7 +132,6 @@ async def role(view: View) -> Page:
     return Page(
         template="role.html",
         title=escaped(found.get("title") or leaf(name)),
-        kind="role",
         name=name,
         section="access",
         commands=[Command(f"broker auth roles show {name}", name)],

@@ -5,7 +5,6 @@ import asyncio
 from broker.client.words import leaf
 from broker.console.page import Command, Page, PageRoute, View
 
-PAGE_SIZE = 50
 NEWEST_EVENTS = 20
 
 
@@ -13,14 +12,13 @@ async def activity(view: View) -> Page:
     project = view.project
     events, log = await asyncio.gather(
         view.block(f"{project}/events", pageSize=NEWEST_EVENTS),
-        view.block(f"{project}/auditLogs", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken")),
+        view.block(f"{project}/auditLogs", **view.page),
     )
     if log.error is not None and (events.error is not None or view.query.get("pageToken")):
         raise log.error
     return Page(
         template="activity.html",
         title="Activity",
-        kind="activity",
         name=project,
         section="activity",
         commands=[

@@ -1,9 +1,7 @@
 """The dead letters of a subscription, grouped by their cause or one by one."""
 
 import asyncio
-from urllib.parse import urlencode
 
-from broker.client.words import leaf
 from broker.console.actions.action import Change
 from broker.console.actions.differences import differences
 from broker.console.api import Json
@@ -11,7 +9,6 @@ from broker.console.bodies import MOST_BYTES, body_of
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
 from broker.model.dead_letter import REASON, SOURCE_MESSAGE_ID
 
-PAGE_SIZE = 50
 _ADDED = (SOURCE_MESSAGE_ID, REASON)  # to the attributes of a dead letter
 _ADDED_PREFIX = "CloudPubSubDeadLetterSource"
 
@@ -24,8 +21,7 @@ async def dead_letters(view: View) -> Page:
         view.block(f"{name}/deadLetters", groupBy=group_by, **asked),
         view.block(
             f"{name}/deadLetters",
-            pageSize=PAGE_SIZE,
-            pageToken=view.query.get("pageToken"),
+            **view.page,
             previewBytes=PREVIEW_BYTES,
             **asked,
         ),
@@ -33,14 +29,14 @@ async def dead_letters(view: View) -> Page:
     return Page(
         template="dead_letters.html",
         title=f"Dead letters of {subscription}",
-        kind="dead letters",
         name=name,
         section="subscriptions",
         commands=[
             Command(
                 f"broker dlq summary {subscription} --project {view.parts['project']}"
                 + option({"by": group_by, **asked}),
-                f"{name}/deadLetters?{urlencode({'groupBy': group_by})}",
+                f"{name}/deadLetters",
+                query={"groupBy": group_by, **asked},
             )
         ],
         row_actions={"redrive": [name], "discard": [name], "editDeadLetter": [name]},
@@ -69,13 +65,13 @@ async def compare(view: View) -> Page:
     return Page(
         template="compare_dead_letters.html",
         title=f"Two dead letters of {subscription}",
-        kind="dead letters",
         name=name,
         section="subscriptions",
         commands=[
             Command(
                 f"broker dlq list {subscription} --max 2 --project {view.parts['project']}" + option(asked),
-                f"{name}/deadLetters?pageSize=2",
+                f"{name}/deadLetters",
+                query={"pageSize": 2, **asked},
             )
         ],
         row_actions={"redrive": [name], "discard": [name], "editDeadLetter": [name]},
@@ -84,7 +80,7 @@ async def compare(view: View) -> Page:
             "asked": asked,
             "attributes": attributes,
             "bodies": bodies,
-            "subscription": leaf(name),
+            "subscription": subscription,
         },
     )
 

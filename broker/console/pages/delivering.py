@@ -8,7 +8,7 @@ from typing import NamedTuple
 from broker.console import formats
 from broker.console.api import Json
 from broker.console.page import Block, View
-from broker.console.states import State, of_message
+from broker.console.states import State, of_message, of_push
 from broker.model.durations import parse_duration
 from broker.model.push_history import LATE
 from broker.model.timestamps import format_timestamp
@@ -146,11 +146,10 @@ def by_status(attempts: Sequence[Json]) -> list[Outcome]:
             parse_duration(one["averageLatency"], "averageLatency").total_seconds() * int(one["requests"])
             for one in group
         )
-        state = State("Delivered", "ok") if outcome == "DELIVERED" else State("Failed", "critical")
-        if status == LATE:
-            state = State("Delivered late", "warning")
         latency = formats.latency(f"{seconds / max(requests, 1)}s")
-        outcomes.append(Outcome(status, state, requests, formats.share(requests, total), latency, group[0]))
+        outcomes.append(
+            Outcome(status, of_push(outcome, status), requests, formats.share(requests, total), latency, group[0])
+        )
     return sorted(outcomes, key=lambda each: -each.requests)
 
 

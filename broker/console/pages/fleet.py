@@ -2,6 +2,7 @@
 
 import asyncio
 
+from broker.console.checks import sentence_of
 from broker.console.page import Command, Page, PageRoute, View
 from broker.console.states import State
 
@@ -20,12 +21,10 @@ async def fleet(view: View) -> Page:
         view.block("broker/database"),
         view.block("broker/settings"),
     )
-    found = [(one, _STATES[one["severity"]]) for one in findings.get("findings", [])]
+    found = [(one, _STATES[one["severity"]], sentence_of(one)) for one in findings.get("findings", [])]
     return Page(
         template="fleet.html",
         title="Broker",
-        kind="broker",
-        section="broker",
         commands=[
             Command("broker fleet findings", "broker/findings"),
             Command("broker fleet processes", "broker/processes"),

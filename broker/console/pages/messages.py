@@ -28,7 +28,6 @@ async def message(view: View) -> Page:
     return Page(
         template="message.html",
         title=message_id,
-        kind="message",
         name=name,
         section="topics",
         row_actions={"resend": [one["subscription"] for one, _ in reports]},

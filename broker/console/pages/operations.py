@@ -3,15 +3,12 @@
 from broker.console.page import Page, PageRoute, View, list_page, resource_page
 from broker.console.states import of_operation
 
-PAGE_SIZE = 50
 NEWEST_FIRST = "createTime desc"
 
 
 async def operations(view: View) -> Page:
     project = view.project
-    answer = await view.get(
-        f"{project}/operations", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), orderBy=NEWEST_FIRST
-    )
+    answer = await view.get(f"{project}/operations", **view.page, orderBy=NEWEST_FIRST)
     rows = [(one, of_operation(one["metadata"]["state"])) for one in answer.get("operations", [])]
     return list_page(
         view,

@@ -7,7 +7,7 @@ from broker.console import checks
 from broker.console.api import Json
 from broker.console.charts import HOUR
 from broker.console.checks import AGE, Check, check
-from broker.console.page import MOST_MARKS, Block, Command, Metric, Page, PageRoute, View, charts_of
+from broker.console.page import MOST_MARKS, Block, Command, Metric, Page, PageRoute, View, charts_of, no_block
 from broker.console.states import of_operation
 from broker.model.durations import parse_duration
 
@@ -44,16 +44,12 @@ async def overview(view: View) -> Page:
         ),
     )
     refused, expired, sent, given_up = map(last_hour.of_metric, _COUNTED)
-    dead_letters = given_up
-    if checks.total(given_up):  # grouping reads many rows
-        dead_letters = await view.block(
-            f"{project}/deadLetters", groupBy="sourceSubscription,fingerprint", orderBy="newestTime desc"
-        )
-    by_topic, late = Block({}), Block({})
-    if codes := checks.refusals(refused):
-        by_topic = await _of_each(view, _COUNTED[0], "topics", label=next(iter(codes)))
-    if checks.are_late(expired, sent):
-        late = await _of_each(view, _COUNTED[1], "subscriptions")
+    codes = checks.refusals(refused)
+    by_topic, late, dead_letters = await asyncio.gather(
+        _of_each(view, _COUNTED[0], "topics", label=next(iter(codes))) if codes else no_block(),
+        _of_each(view, _COUNTED[1], "subscriptions") if checks.are_late(expired, sent) else no_block(),
+        _dead_letters(view, given_up),
+    )
     made = [
         check("Broker and database", broker, checks.of_broker(broker)),
         check(
@@ -78,7 +74,6 @@ async def overview(view: View) -> Page:
     return Page(
         template="overview.html",
         title=leaf(project),
-        kind="project",
         name=project,
         section="overview",
         commands=[
@@ -135,10 +130,18 @@ async def _series(view: View) -> tuple[Block, Block]:
     return await asyncio.gather(view.series(_COUNTED, HOUR), view.series(charted, view.range))
 
 
-async def _of_each(view: View, metric: str, collection: str, **of: str) -> Block:
+async def _of_each(view: View, metric: str, collection: str, *, label: str = "") -> Block:
     """Return the time series of the last hour of each topic or subscription."""
-    asked = {"metric": metric, "interval": "3600s", "alignmentPeriod": "60s"}
-    return await view.block(f"{view.project}/timeSeries", resource=f"{view.project}/{collection}/-", **asked, **of)
+    return await view.series([metric], HOUR, resource=f"{view.project}/{collection}/-", label=label)
+
+
+async def _dead_letters(view: View, given_up: Block) -> Block:
+    """Return the dead letters by their cause, if there are new ones: grouping reads many rows."""
+    if not checks.total(given_up):
+        return given_up
+    return await view.block(
+        f"{view.project}/deadLetters", groupBy="sourceSubscription,fingerprint", orderBy="newestTime desc"
+    )
 
 
 PAGES = [

@@ -1,11 +1,9 @@
 """The dead letters of a project, grouped by their cause."""
 
 import asyncio
-from urllib.parse import urlencode
 
 from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
 
-PAGE_SIZE = 50
 NEWEST = 20
 
 
@@ -18,8 +16,7 @@ async def project_dead_letters(view: View) -> Page:
             path,
             groupBy=group_by,
             orderBy=view.query.get("orderBy") or "count desc",
-            pageSize=PAGE_SIZE,
-            pageToken=view.query.get("pageToken"),
+            **view.page,
             **asked,
         ),
         view.block(path, pageSize=NEWEST, previewBytes=PREVIEW_BYTES, **asked),
@@ -27,13 +24,13 @@ async def project_dead_letters(view: View) -> Page:
     return Page(
         template="project_dead_letters.html",
         title="Dead letters",
-        kind="dead letters",
         name=project,
         section="deadLetters",
         commands=[
             Command(
                 f"broker dlq summary --project {view.parts['project']}" + option({"by": group_by, **asked}),
-                f"{path}?{urlencode({'groupBy': group_by})}",
+                path,
+                query={"groupBy": group_by, **asked},
             )
         ],
         data={

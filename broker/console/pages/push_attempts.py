@@ -3,9 +3,9 @@
 import asyncio
 
 from broker.client.words import leaf
-from broker.console.page import Command, Page, PageRoute, View, option
+from broker.console.page import PAGE_SIZE, Command, Page, PageRoute, View, no_block, option
+from broker.console.states import of_push
 
-PAGE_SIZE = 50
 MOST_FAILURES = 20
 OUTCOMES = ("DELIVERED", "FAILED")
 
@@ -21,39 +21,38 @@ async def make_page(view: View, *, until: str) -> Page:
     name, asked = f"{view.project}/subscriptions/{subscription}", view.asked("outcome")
     status, attempts, failures, links = await asyncio.gather(
         view.get(f"{name}:pushStatus"),
-        view.block(f"{name}:pushAttempts", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked),
+        view.block(f"{name}:pushAttempts", **view.page, **asked),
         view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
-        _nothing() if until else view.block(f"{name}/shareLinks", pageSize=PAGE_SIZE),
+        no_block() if until else view.block(f"{name}/shareLinks", pageSize=PAGE_SIZE),
     )
     given = option({key: value.lower() for key, value in asked.items()})
-    command = Command(f"broker push attempts {subscription} --project {project}{given}", f"{name}:pushAttempts")
+    command = Command(
+        f"broker push attempts {subscription} --project {project}{given}", f"{name}:pushAttempts", query=asked
+    )
     return Page(
         template="push_attempts.html",
         title=f"Pushes of {leaf(name)}",
-        kind="shared" if until else "pushAttempts",
+        kind="shared" if until else "page",
         name=name,
         section="subscriptions",
         commands=[] if until else [command],
         row_actions={
             "resend": [name],
-            "delete": [link["name"] for link in links.list("shareLinks")] if links is not None else [],
+            "delete": [link["name"] for link in links.list("shareLinks")],
         },
         data={
             "acting": name,  # on what its messages are resent
             "status": status,
             "attempts": attempts,
             "failures": failures,
-            "links": links,  # None: nobody sees them by a link
+            "rows": [(one, of_push(one["outcome"], one["status"])) for one in attempts.list("pushAttempts")],
+            "links": links,
             "asked": asked,
             "outcomes": OUTCOMES,
             "until": until,
             "next": view.next_page(attempts.answer),
         },
     )
-
-
-async def _nothing() -> None:
-    return None
 
 
 PAGES = [

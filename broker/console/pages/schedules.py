@@ -1,15 +1,14 @@
 """The schedules of a project, and one schedule with its latest ticks."""
 
-from broker.console.page import Page, PageRoute, View, list_page, resource_page
+from broker.console.page import PAGE_SIZE, Page, PageRoute, View, list_page, resource_page
 from broker.console.states import State
 
-PAGE_SIZE = 50
 _PAUSED, _ACTIVE = State("Paused", "paused"), State("Active", "ok")
 
 
 async def schedules(view: View) -> Page:
     project = view.project
-    answer = await view.get(f"{project}/schedules", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    answer = await view.get(f"{project}/schedules", **view.page)
     rows = [(one, _PAUSED if one["state"] == "PAUSED" else _ACTIVE) for one in answer.get("schedules", [])]
     return list_page(
         view,

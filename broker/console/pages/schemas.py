@@ -1,13 +1,11 @@
 """The schemas of a project, and one schema with its revisions."""
 
-from broker.console.page import Page, PageRoute, View, list_page, resource_page
-
-PAGE_SIZE = 50
+from broker.console.page import PAGE_SIZE, Page, PageRoute, View, list_page, resource_page
 
 
 async def schemas(view: View) -> Page:
     project = view.project
-    answer = await view.get(f"{project}/schemas", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    answer = await view.get(f"{project}/schemas", **view.page)
     return list_page(
         view,
         "Schemas",

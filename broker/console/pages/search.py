@@ -5,14 +5,12 @@ Ordering keys and bodies are not indexed.  They are searched for topic by topic,
 
 import asyncio
 import shlex
-from urllib.parse import urlencode
 
 from broker.client.words import leaf
 from broker.console.api import Json
 from broker.console.page import Block, Command, Page, PageRoute, View
 from broker.console.prefix import address_of
 
-PAGE_SIZE = 50
 MOST_TOPICS = 20  # that are offered
 _WITH_PAGES = (  # of single resources
     "topics",
@@ -31,7 +29,7 @@ async def search(view: View) -> Page:
     found = topics = Block({})
     if text:
         found, topics = await asyncio.gather(
-            view.block(f"{project}:search", q=text, pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken")),
+            view.block(f"{project}:search", q=text, **view.page),
             view.block(f"{project}/topics", pageSize=MOST_TOPICS),
         )
     results = [(one, _address(project, one)) for one in found.list("results")]
@@ -39,7 +37,6 @@ async def search(view: View) -> Page:
     return Page(
         template="search.html",
         title=f"Search for {text}" if text else "Search",
-        kind="search",
         name=project,
         commands=[_command(project, text)] if text else (),
         data={
@@ -56,7 +53,8 @@ async def search(view: View) -> Page:
 def _command(project: str, text: str) -> Command:
     return Command(
         f"broker search {shlex.quote(text)} --project {leaf(project)}",
-        f"{project}:search?{urlencode({'q': text})}",
+        f"{project}:search",
+        query={"q": text},
     )
 
 

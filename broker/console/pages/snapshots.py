@@ -2,12 +2,10 @@
 
 from broker.console.page import Page, PageRoute, View, list_page, resource_page
 
-PAGE_SIZE = 50
-
 
 async def snapshots(view: View) -> Page:
     project = view.project
-    answer = await view.get(f"{project}/snapshots", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    answer = await view.get(f"{project}/snapshots", **view.page)
     return list_page(
         view,
         "Snapshots",

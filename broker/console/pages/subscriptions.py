@@ -11,7 +11,6 @@ from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute,
 from broker.console.pages.delivering import clients, endpoint, stuck_keys
 from broker.console.states import of_message, of_subscription
 
-PAGE_SIZE = 50
 _COLUMNS = (
     ("undeliveredMessages", "Not acknowledged"),
     ("outstandingMessages", "Outstanding"),
@@ -20,22 +19,29 @@ _COLUMNS = (
     ("outgoingMessagesPerSecond", "Out/s"),
     ("deadLetters", "Dead letters"),
 )
+_OPTIONS = {"filter": "filter", "orderBy": "order-by"}  # of `broker lag`, by parameter
 STATES = ("OUTSTANDING", "RETRYING", "EXHAUSTED", "BLOCKED", "WAITING")
 
 
 async def subscriptions(view: View) -> Page:
     project, asked = view.project, view.asked("filter", "orderBy")
-    found = await view.block(f"{project}/lag", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked)
+    found = await view.block(f"{project}/lag", **view.page, **asked)
     if found.error is not None and not asked:
         raise found.error
     answer = found.answer
     return Page(
         template="subscriptions.html",
         title="Subscriptions",
-        kind="subscriptions",
         name=project,
         section="subscriptions",
-        commands=[Command(f"broker lag --project {leaf(project)}", f"{project}/lag")],
+        commands=[
+            Command(
+                f"broker lag --project {leaf(project)}"
+                + option({option_: asked[field] for field, option_ in _OPTIONS.items() if field in asked}),
+                f"{project}/lag",
+                query=asked,
+            )
+        ],
         data={
             "found": found,
             "asked": asked,
@@ -70,7 +76,6 @@ async def subscription(view: View) -> Page:
     return Page(
         template="subscription.html",
         title=leaf(name),
-        kind="subscription",
         name=name,
         section="subscriptions",
         commands=[
@@ -97,15 +102,13 @@ async def backlog(view: View) -> Page:
     name, asked = _name(view), view.asked("filter", "state", "orderingKey", "contains")
     answer = await view.block(
         f"{name}/messages",
-        pageSize=PAGE_SIZE,
-        pageToken=view.query.get("pageToken"),
+        **view.page,
         previewBytes=PREVIEW_BYTES,
         **asked,
     )
     return Page(
         template="backlog.html",
         title=f"Backlog of {leaf(name)}",
-        kind="messages",
         name=name,
         section="subscriptions",
         commands=[
@@ -113,6 +116,7 @@ async def backlog(view: View) -> Page:
                 f"broker peek {_id(view)} --project {view.parts['project']}"
                 + option({key: value for key, value in asked.items() if key in ("filter", "state")}),
                 f"{name}/messages",
+                query=asked,
             )
         ],
         data={

@@ -14,12 +14,11 @@ from broker.client.words import leaf
 from broker.console.api import ApiError, Json
 from broker.console.bodies import attribute_line, escaped, preview
 from broker.console.event_stream import ALIVE, event
-from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, StreamRoute, View, option
+from broker.console.page import PAGE_SIZE, PREVIEW_BYTES, Command, Page, PageRoute, StreamRoute, View, option
 from broker.console.prefix import address_of
 from broker.console.states import TAIL_STATES
 from broker.model.timestamps import format_timestamp
 
-PAGE_SIZE = 50
 MOST_ROWS = 200  # that the script keeps on the page
 MOST_AT_ONCE = 100  # messages of one reading of the log that are shown; the others are counted
 OVERLAP = timedelta(seconds=10)  # events begin that long before the page, and the script leaves out what it has
@@ -69,14 +68,14 @@ async def _page(view: View, name: str, source: _Source, *, filter_of_subscriptio
     return Page(
         template="tail.html",
         title=f"Tail of {leaf(name)}",
-        kind="tail",
         name=name,
         section="topics" if name == source.topic else "subscriptions",
         commands=[
             Command(
                 f"broker topic browse {topic} --project {view.parts['project']} --max {PAGE_SIZE}"
-                + option({"filter": source.filter} if source.filter else {}),
-                f"{source.topic}/messages?{urlencode({'pageSize': PAGE_SIZE, **_given(source)})}",
+                + option(_given(source)),
+                f"{source.topic}/messages",
+                query={"pageSize": PAGE_SIZE, **_given(source)},
             )
         ],
         data={

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from urllib.parse import urlencode
 
 from broker.client.words import leaf
 from broker.console.api import Json
@@ -11,7 +10,6 @@ from broker.console.charts import BUCKETS, timeline
 from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute, View, option
 from broker.console.states import State, of_subscription
 
-PAGE_SIZE = 50
 NEWEST = 5
 ATTACHED = 100  # subscriptions that a topic's page shows
 TIMES = ("startTime", "endTime")
@@ -28,14 +26,11 @@ _WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 
 async def topics(view: View) -> Page:
     project = view.project
-    answer = await view.get(
-        f"{project}/topics", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), view="STATS"
-    )
+    answer = await view.get(f"{project}/topics", **view.page, view="STATS")
     found = [(each, each["stats"], _worst(each["stats"])) for each in answer.get("topics", [])]
     return Page(
         template="topics.html",
         title="Topics",
-        kind="topics",
         name=project,
         section="topics",
         commands=[Command(f"broker topic list --stats --project {leaf(project)}", f"{project}/topics?view=STATS")],
@@ -69,7 +64,6 @@ async def topic(view: View) -> Page:
     return Page(
         template="topic.html",
         title=leaf(name),
-        kind="topic",
         name=name,
         section="topics",
         commands=[
@@ -96,8 +90,7 @@ async def messages(view: View) -> Page:
     given = _given(asked)
     answer = await view.block(
         f"{name}/messages",
-        pageSize=PAGE_SIZE,
-        pageToken=view.query.get("pageToken"),
+        **view.page,
         previewBytes=PREVIEW_BYTES,
         **given,
     )
@@ -105,13 +98,13 @@ async def messages(view: View) -> Page:
     return Page(
         template="topic_messages.html",
         title=f"Messages of {leaf(name)}",
-        kind="messages",
         name=name,
         section="topics",
         commands=[
             Command(
                 f"broker topic browse {view.parts['topic']} --project {view.parts['project']}" + option(options),
-                f"{name}/messages" + (f"?{urlencode(given)}" if given else ""),
+                f"{name}/messages",
+                query=given,
             )
         ],
         data={
