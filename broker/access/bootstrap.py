@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from broker.access.credentials import account_rows as service_accounts
-from broker.access.credentials.key_pairs import make_key_pair, make_unique_id
+from broker.access.credentials.key_pairs import KeyPair, make_unique_id
 from broker.access.policies.policy_rows import write_policy
 from broker.access.principals.permissions import OWNER
 from broker.access.principals.policy import ABOVE_PROJECTS, Binding, Policy, make_etag
@@ -29,13 +29,14 @@ async def has_admin(database: Database) -> bool:
         return await service_accounts.find_service_account(connection, email=ADMIN_EMAIL) is not None
 
 
-async def make_admin_key(database: Database, *, base_url: str, now: datetime, write: Callable[[str], None]) -> None:
-    """Make a key for the account that owns everything, and that account if need be.
+async def make_admin_key(
+    database: Database, *, pair: KeyPair, base_url: str, now: datetime, write: Callable[[str], None]
+) -> None:
+    """Make `pair` a key of the account that owns everything, and make that account if need be.
 
     `write` gets the text of the key's file, before anything is committed: what cannot be written is no key.  Raises
     a BrokerError, and what `write` raises.
     """
-    pair = make_key_pair()
     async with database.transaction() as connection:
         account = await service_accounts.find_service_account(connection, email=ADMIN_EMAIL, lock=True)
         if account is None:

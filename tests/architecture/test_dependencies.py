@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -78,3 +79,16 @@ def test_the_broker_imports_only_what_is_installed_with_it() -> None:
 def test_the_broker_imports_all_that_is_installed_with_it() -> None:
     imported = _distributions(_imported_by_the_broker()) | _WITHOUT_IMPORT.keys()
     assert {canonicalize_name(needed.name) for needed in _NEEDED} - imported == set()
+
+
+def test_a_command_for_a_running_broker_loads_nothing_of_the_server() -> None:
+    """Each would take half of a second to begin: people wait for it, and scripts start hundreds."""
+    heavy = ("sqlalchemy", "psycopg", "grpc", "alembic", "uvicorn", "starlette", "jinja2", "lark")
+    program = f"""
+import sys
+from broker.cli import main
+import broker.cli.commands.topics, broker.client.api
+print([name for name in {heavy} if name in sys.modules])
+"""
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"

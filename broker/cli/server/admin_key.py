@@ -55,6 +55,7 @@ def _answer(database_url: str, schema: str, base_url: str, path: Path | None, pi
 
 async def _run(database_url: str, schema: str, base_url: str, path: Path | None) -> bool:
     from broker.access.bootstrap import has_admin, make_admin_key
+    from broker.access.credentials.key_pairs import make_key_pair
     from broker.db.driver.database import Database
 
     database = Database(database_url, schema=schema, pool_size=1)
@@ -63,7 +64,11 @@ async def _run(database_url: str, schema: str, base_url: str, path: Path | None)
             return await has_admin(database)
         now: datetime = await database.now()
         await make_admin_key(
-            database, base_url=base_url, now=now, write=lambda text: write_private_file(path, text)
+            database,
+            pair=make_key_pair(),
+            base_url=base_url,
+            now=now,
+            write=lambda text: write_private_file(path, text),
         )
         return True
     finally:

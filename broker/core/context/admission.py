@@ -6,9 +6,10 @@ UNLIMITED, which admits everything.
 
 from time import monotonic
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from broker.db.driver.database import ResourceConnection
+if TYPE_CHECKING:  # commands that check a quota need no database
+    from broker.db.driver.database import ResourceConnection
 
 Counted = Literal["topics", "subscriptions", "snapshots", "schemas"]
 
@@ -70,7 +71,7 @@ class Admission(Protocol):
         """
 
     async def check_count(
-        self, connection: ResourceConnection, project: str, counted: Counted, most: int | None = None
+        self, connection: "ResourceConnection", project: str, counted: Counted, most: int | None = None
     ) -> None:
         """Check the number of resources, in the transaction that has just inserted one more.
 
@@ -128,7 +129,7 @@ class _Unlimited:
         return monotonic()
 
     async def check_count(
-        self, connection: ResourceConnection, project: str, counted: Counted, most: int | None = None
+        self, connection: "ResourceConnection", project: str, counted: Counted, most: int | None = None
     ) -> None:
         pass
 
