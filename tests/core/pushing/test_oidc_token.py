@@ -15,6 +15,7 @@ import pytest
 import requests
 import uvicorn
 from google.oauth2 import id_token
+from sqlalchemy import text
 from starlette.applications import Starlette
 
 from broker.access.secrets.keys import format_keys, make_key
@@ -69,7 +70,10 @@ class Signers:
 
 
 @pytest.fixture
-def signers(database: Database) -> Signers:
+async def signers(database: Database) -> Signers:
+    """They make the first key, too."""
+    async with database.transaction() as connection:
+        await connection.execute(text("DELETE FROM signing_keys"))
     return Signers(database, SetClock(datetime.now(UTC)))
 
 
