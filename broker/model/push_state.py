@@ -102,6 +102,11 @@ class PushState:
             late_answers=None if is_over else late,
         )
 
+    def late_answers_at(self, ack_deadline_seconds: int) -> LateAnswers | None:
+        """Returns the late answers if the last one would be late with this ack deadline as well."""
+        late = self.late_answers
+        return late if late is not None and late.latency.total_seconds() > ack_deadline_seconds else None
+
     def is_failing(self, now: datetime) -> bool:
         """Whether the endpoint accepts nothing: its circuit breaker is not closed, or failures have gone on for a
         while without a success.

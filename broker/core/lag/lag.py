@@ -299,7 +299,8 @@ def _caught_up(subscription: Subscription, shards: Sequence[ShardLag]) -> str:
         but = f", except {up_to}{skip.messages:,} that {_sought(skip)} {did}"
     none = unmatched(shards) if subscription.filter else 0
     matches = f" It matches none of the newest {none:,} messages of its topic." if none else ""
-    return f"{which} is acknowledged{but}.{matches}"
+    settled = "acknowledged or dead-lettered" if subscription.dead_letter_policy else "acknowledged"
+    return f"{which} is {settled}{but}.{matches}"
 
 
 def _sought(skip: Skip) -> str:

@@ -29,8 +29,8 @@ def describe_late_answers(late: LateAnswers, *, deadline_seconds: int) -> str:
     requests = "1 request was" if late.requests == 1 else f"{late.requests:,} requests were"
     last, after = format_timestamp(late.last_at), format_units(late.latency, most=1)
     return (
-        f"The endpoint answers too late: {requests} accepted after the ack deadline of {deadline_seconds}s since "
-        f"{format_timestamp(late.since)}, the last one at {last} after {after}. "
+        f"The endpoint answers too late: {requests} accepted after the ack deadline, which is {deadline_seconds}s, "
+        f"since {format_timestamp(late.since)}, the last one at {last} after {after}. "
         f"Their messages are pushed more than once. Set an ack deadline above {after}, or answer sooner."
     )
 

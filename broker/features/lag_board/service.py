@@ -138,9 +138,10 @@ class LagService:
         warnings = delivery_warnings(subscription)
         if sample is not None:
             warnings += sample.warnings(now)
-        if state is not None and state.late_answers is not None:
-            deadline = subscription.ack_deadline_seconds
-            warnings.append(describe_late_answers(state.late_answers, deadline_seconds=deadline))
+        deadline = subscription.ack_deadline_seconds
+        late = None if state is None else state.late_answers_at(deadline)
+        if late is not None:
+            warnings.append(describe_late_answers(late, deadline_seconds=deadline))
         policy = subscription.dead_letter_policy
         if policy is not None:
             try:

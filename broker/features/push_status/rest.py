@@ -131,8 +131,8 @@ def push_status_json(subscription: Subscription, state: PushState | None, now: d
         body["retryTime"] = format_timestamp(state.retry_at)
     if state.waits_since is not None and not state.paused_reason:
         body["waitsForSlotsSince"] = format_timestamp(state.waits_since)
-    if state.late_answers is not None:
-        late = state.late_answers
+    late = state.late_answers_at(subscription.ack_deadline_seconds)
+    if late is not None:
         body["lateAnswers"] = {
             "startTime": format_timestamp(late.since),
             "lastTime": format_timestamp(late.last_at),

@@ -515,14 +515,19 @@ async def test_an_endpoint_that_answers_late_is_warned_of_with_its_deadline_for_
     board: Board, log: Log
 ) -> None:
     pushed = await board.add("pushed", push_config=PushConfig(endpoint="https://example.com/"))
+    extended = await board.add(
+        "extended", push_config=PushConfig(endpoint="https://example.com/"), ack_deadline_seconds=60
+    )
     await board.sample()
     late = LateAnswers(
         since=log.start, last_at=log.start + SECOND, requests=10, latency=timedelta(seconds=25, milliseconds=40)
     )
-    state = PushState(subscription_id=pushed.subscription_id, changed_at=log.start, late_answers=late)
-    await _write(log, state)
+    for of in (pushed, extended):
+        state = PushState(subscription_id=of.subscription_id, changed_at=log.start, late_answers=late)
+        await _write(log, state)
+    assert await _warnings(board, "extended") == []
     assert await _warnings(board, "pushed") == [
-        "The endpoint answers too late: 10 requests were accepted after the ack deadline of 10s since "
+        "The endpoint answers too late: 10 requests were accepted after the ack deadline, which is 10s, since "
         f"{format_timestamp(log.start)}, the last one at {format_timestamp(log.start + SECOND)} after 25s. "
         "Their messages are pushed more than once. Set an ack deadline above 25s, or answer sooner."
     ]

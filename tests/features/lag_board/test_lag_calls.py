@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.broker import Json, Rest, eventually
+from tests.fixtures.broker import Json, Rest, eventually, message, text
 
 pytestmark = pytest.mark.own_broker(lag_interval_seconds=0.1)
 
@@ -128,3 +128,31 @@ async def test_a_subscription_that_has_skipped_messages_says_so_and_warns(rest: 
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
     [back] = (await _lag(rest, fresh="true"))["subscriptions"]
     assert (back["undeliveredMessages"], "lastSkip" in back, "warnings" in back) == (3, False, False)
+
+
+async def _hold_and_let_wait(rest: Rest) -> None:
+    """Of one ordering key two messages are out, and two that were passed wait for them; of another, one is out."""
+    await rest.create_topic()
+    await rest.create_subscription(enableMessageOrdering=True, retainAckedMessages=True, ackDeadlineSeconds=600)
+    await rest.publish(*(message(data, orderingKey="k") for data in "ab"))
+    assert [text(each) for each in await rest.pull()] == ["a", "b"]
+    await rest.publish(*(message(data, orderingKey="k") for data in "cd"))
+    await rest.publish(message("z", orderingKey="l"))
+    assert [text(each) for each in await rest.pull()] == ["z"]
+
+
+async def test_messages_that_wait_for_their_key_after_a_seek_back_are_not_called_skipped(rest: Rest) -> None:
+    await _hold_and_let_wait(rest)
+    snapshot = f"{rest.project}/snapshots/held"
+    await rest.ok("PUT", snapshot, {"subscription": rest.subscription()})
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"snapshot": snapshot})
+    [lag] = (await _lag(rest, fresh="true"))["subscriptions"]
+    assert (lag["undeliveredMessages"], "lastSkip" in lag, "warnings" in lag) == (5, False, False)
+    assert sorted(text(each) for each in await rest.drain()) == list("abcdz")
+
+
+async def test_messages_that_waited_for_their_key_are_counted_among_those_that_a_purge_dropped(rest: Rest) -> None:
+    await _hold_and_let_wait(rest)
+    await rest.ok("POST", f"{rest.subscription()}:purge", {})
+    [lag] = (await _lag(rest, fresh="true"))["subscriptions"]
+    assert (lag["undeliveredMessages"], lag["lastSkip"]["messages"]) == (0, 5)

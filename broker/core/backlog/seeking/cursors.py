@@ -254,12 +254,15 @@ def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
 
 
 async def _unsettled(connection: ResourceConnection, seek: ShardSeek, next_seq: int) -> list[Range]:
-    """Returns the sequences that are delivered and not settled, and those that the cursor has not passed."""
-    rows = await _rows(connection, _READ_UNSETTLED, seek.where)
+    """Returns the sequences that are delivered and not settled, those that wait for their ordering key, and those
+    that the cursor has not passed.
+    """
+    rows = await _rows(connection, _READ_UNSETTLED, {**seek.where, "max_waiting": MAX_COUNTED})
     seqs: set[int] = set()
-    for held, bits, of_key in rows:
+    for held, bits, of_key, waiting in rows:
         all_seqs = from_multirange(held)
         seqs.update(all_seqs[ordinal] for ordinal in unsettled(bits, ordered=of_key))
+        seqs.update(from_multirange(waiting))
     return [*ranges_of(sorted(seq for seq in seqs if seq < next_seq)), (next_seq, _END_OF_LOG)]
 
 
