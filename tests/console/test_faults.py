@@ -92,7 +92,8 @@ async def all_open(browser: Browser, base: str, sample: Sample, *, cookie: str =
     context.set_default_timeout(PATIENCE_MILLISECONDS)
     if cookie:
         name, _, value = cookie.partition("=")
-        await context.add_cookies([{"name": name, "value": value, "url": f"{base}/console"}])
+        host = urlsplit(base).hostname or ""
+        await context.add_cookies([{"name": name, "value": value, "domain": host, "path": "/console"}])
     tabs = Tabs(context, base, sample)
     for route in PAGES:
         await tabs.open(route.path)
@@ -178,7 +179,7 @@ async def test_pages_say_that_the_viewer_is_signed_out_once_the_key_is_deleted(
             await topics.notice.get_by_role("link", name="Sign in again").click()
             await topics.page.locator("[name=credential]").fill(json.dumps(world.admin))
             await topics.page.get_by_role("button", name="Sign in", exact=True).click()
-            await topics.page.wait_for_url(address)
+            await expect(topics.page).to_have_url(address)
             await tails_are_read_again(tabs.pages)
             await tabs.have_recovered()  # the cookie is that of all tabs
 
