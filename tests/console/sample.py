@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
-from tests.fixtures.broker import Rest, message
+from tests.fixtures.broker import Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
 
 ROWS = 60  # more than a page shows
+# What the pages of searching and of access are asked; the others take no notice.
+QUERY = {"q": "orders", "principal": "user:ana@example.com", "permission": "pubsub.topics.publish"}
 HOSTILE = "<script>alert('x')</script>{{ 7777*7777 }}\u202eevil\x07"
 AVRO = {"type": "AVRO", "definition": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'}
 
@@ -21,6 +24,10 @@ class Sample:
     def page(self, path: str) -> str:
         """Return the address of a page."""
         return "/console/" + path.format(**self.ids)
+
+    def asked_page(self, path: str) -> str:
+        """Return the address of a page with a question, without which some pages show little."""
+        return f"{self.page(path)}?{urlencode(QUERY)}"
 
 
 async def fill(rest: Rest, sink: PushSink) -> Sample:
@@ -76,6 +83,19 @@ async def fill(rest: Rest, sink: PushSink) -> Sample:
         },
         message_id,
     )
+
+
+async def until_settled(rest: Rest) -> None:
+    """Wait until the pushes of a sample have failed for good, and its operation is done: then nothing changes."""
+
+    async def is_dead_lettered() -> bool:
+        found = await rest.ok("GET", f"{rest.subscription('billing')}/deadLetters")
+        running = [
+            one for one in (await rest.ok("GET", f"{rest.project}/operations"))["operations"] if "done" not in one
+        ]
+        return len(found.get("deadLetters", ())) == 3 and not running
+
+    await eventually(is_dead_lettered)
 
 
 async def fill_up(rest: Rest, push_sink: PushSink, sample: Sample | None = None) -> Sample:

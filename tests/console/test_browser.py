@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from broker.console.pages.tails import MOST_ROWS
 from broker.console.routes import PAGES
@@ -17,12 +17,17 @@ from tests.fixtures.access import guarded
 from tests.fixtures.broker import BrokerProcess, Rest, message
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
+SEEM = """(state) => {
+    Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
 OTHER_PAGES = ("", "help", "projects/{project}/topics/none", "projects/empty-project")
 
 
 def addresses(rest: Rest, sample: Sample) -> list[str]:
     base = str(rest.client.base_url).rstrip("/")
-    return [base + sample.page(path) for path in [*(route.path for route in PAGES), *OTHER_PAGES]]
+    pages = [sample.asked_page(route.path) for route in PAGES]
+    return [base + path for path in [*pages, *(sample.page(path) for path in OTHER_PAGES)]]
 
 
 async def test_pages_can_be_read_without_scripts(rest: Rest, sample: Sample, browser: Browser) -> None:
@@ -216,12 +221,44 @@ async def test_a_search_goes_on_until_something_is_found(rest: Rest, browser: Br
     await expect(page.locator("#messages tbody tr").first).to_contain_text(sought)
 
 
-async def test_a_page_says_that_it_is_no_longer_read_anew(rest: Rest, sample: Sample, browser: Browser) -> None:
-    page = await open_page(browser, rest, sample, "projects/{project}")
-    await page.route("**/*", lambda route: route.abort())
+@pytest.mark.parametrize("path", ["projects/{project}", "projects/{project}/topics/{topic}/tail"])
+async def test_a_hidden_page_asks_for_nothing_until_it_is_visible_again(
+    rest: Rest, sample: Sample, browser: Browser, path: str
+) -> None:
+    """Tabs of a browser without a window are never hidden, so the page is told that it is."""
+    page, asked = await (await browser.new_context()).new_page(), list[str]()
+    await page.clock.install()
+    await page.goto(str(rest.client.base_url).rstrip("/") + sample.page(path))
+    if path.endswith("/tail"):
+        await is_said(page, "Following")
+        async with page.expect_event("requestfailed", lambda request: "/tail/events" in request.url):
+            await page.evaluate(SEEM, "hidden")
+    else:
+        await page.evaluate(SEEM, "hidden")
+    page.on("request", lambda request: asked.append(request.url))
+    await page.clock.run_for(60_000)  # what a page does by itself it does within this
+    assert asked == []
+    async with page.expect_request(lambda request: request.url.startswith(page.url)):
+        await page.evaluate(SEEM, "visible")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_page_says_that_it_is_no_longer_read_anew(
+    rest: Rest, sample: Sample, browser: Browser, fails: bool
+) -> None:
+    """Its request fails, or is never answered."""
+    page, asked = await open_page(browser, rest, sample, "projects/{project}"), list[Route]()
+
+    async def leave(route: Route) -> None:
+        asked.append(route)
+        if fails:
+            await route.abort()
+
+    await page.route("**/*", leave)
     await expect(page.locator("[data-live]")).to_contain_text("No answer for")
+    assert fails or len(asked) == 1  # it does not ask again before it gives up
     await page.unroute_all()
-    await expect(page.locator("[data-live]")).to_be_hidden(timeout=30_000)
+    await expect(page.locator("[data-live]")).to_be_hidden()
 
 
 async def test_the_theme_that_is_chosen_is_kept(rest: Rest, sample: Sample, browser: Browser) -> None:

@@ -1,11 +1,13 @@
-"""What a page may cost a browser: bytes on the wire, and nodes of the document."""
+"""What a page may cost a browser: bytes on the wire, nodes of the document, shifts of the layout, memory."""
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, CDPSession, expect
 
+from broker.console.pages.tails import MOST_AT_ONCE, MOST_ROWS
 from broker.console.routes import PAGES
 from tests.console.chromium import IN_CHROMIUM, visiting
-from tests.console.sample import Sample, fill_up
+from tests.console.sample import Sample, fill_up, until_settled
+from tests.console.test_browser import OTHER_PAGES
 from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 
@@ -13,6 +15,20 @@ pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 
 FIRST_VISIT = 120_000  # bytes with the fonts, as they are sent
 NODES = 3_000
+TAILED = 20_000  # messages that a tail shows, as within an hour
+HEAP, GROWTH = 30_000_000, 1_000_000  # bytes of a tail, after all of them, and since a tenth of them
+VIEWPORTS = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 360, "height": 740}}
+SLOW_NETWORK = {"offline": False, "latency": 50, "downloadThroughput": 1_000_000, "uploadThroughput": 1_000_000}
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+NOTE_SHIFTS = """
+    window.shifts = [];
+    new PerformanceObserver((list) => {
+        for (const each of list.getEntries()) {
+            const moved = each.sources.map((one) => (one.node?.outerHTML ?? one.node?.data ?? "").slice(0, 100));
+            if (!each.hadRecentInput) window.shifts.push([each.value, Math.round(each.startTime), ...moved]);
+        }
+    }).observe({ type: "layout-shift", buffered: true });
+"""
 
 
 async def test_a_first_visit_fits_its_budget_and_later_ones_take_the_page_alone(
@@ -48,6 +64,60 @@ async def test_no_page_has_more_nodes_than_a_browser_draws_at_once(
     sample = await fill_up(rest, push_sink)
     async with visiting(browser, str(rest.client.base_url).rstrip("/")) as visitor:
         for route in PAGES:
-            await visitor.page.goto(visitor.base + sample.page(route.path))
+            await visitor.page.goto(visitor.base + sample.asked_page(route.path))
             nodes = await visitor.page.evaluate("document.querySelectorAll('*').length")
             assert nodes <= NODES, (route.path, nodes)
+
+
+@pytest.mark.parametrize("look", VIEWPORTS)
+@pytest.mark.timeout(900)
+async def test_nothing_moves_while_a_page_is_loaded(
+    rest: Rest, sample: Sample, browser: Browser, look: str
+) -> None:
+    """On a slow network and with an empty cache, where fonts and scripts come late."""
+    await until_settled(rest)
+    moved = list[str]()
+    for path in [*(route.path for route in PAGES), *OTHER_PAGES]:
+        context = await browser.new_context(viewport=VIEWPORTS[look])  # type: ignore[arg-type]
+        await context.add_init_script(NOTE_SHIFTS)
+        page = await context.new_page()
+        session = await context.new_cdp_session(page)
+        await session.send("Network.enable")
+        await session.send("Network.emulateNetworkConditions", SLOW_NETWORK)
+        await page.goto(str(rest.client.base_url).rstrip("/") + sample.asked_page(path))
+        if path.endswith("/tail"):
+            following = page.locator(".tail [role=status]")
+            await expect(following).to_contain_text("Following", use_inner_text=True)
+        else:
+            await page.wait_for_load_state("networkidle")
+        await page.evaluate(DRAWN)
+        moved += [f"{path}: {shift}" for shift in await page.evaluate("window.shifts")]
+        await context.close()
+    assert not moved, "\n".join(moved)
+
+
+@pytest.mark.timeout(900)
+async def test_a_tail_needs_no_more_memory_after_an_hour(rest: Rest, browser: Browser) -> None:
+    await rest.create_topic()
+    async with visiting(browser, str(rest.client.base_url).rstrip("/")) as visitor:
+        page = visitor.page
+        await page.goto(f"{visitor.base}/console/{rest.topic()}/tail")
+        await expect(page.locator(".tail [role=status]")).to_contain_text("Following", use_inner_text=True)
+        session = await page.context.new_cdp_session(page)
+        first = page.locator("#tail tbody tr").first
+        before = 0
+        for number in range(TAILED // MOST_AT_ONCE):
+            ids = await rest.publish(*(f"message {number}: {'x' * 200}" for _ in range(MOST_AT_ONCE)))
+            await expect(first).to_contain_text(ids[-1])
+            if number == TAILED // MOST_AT_ONCE // 10:
+                before = await heap_of(session)
+        after = await heap_of(session)
+        assert await page.locator("#tail tbody tr").count() == MOST_ROWS
+        assert await page.evaluate("document.querySelectorAll('*').length") <= NODES
+    assert after <= min(HEAP, before + GROWTH), (before, after)
+
+
+async def heap_of(session: CDPSession) -> int:
+    """Return the bytes that scripts hold, after a collection of garbage."""
+    await session.send("HeapProfiler.collectGarbage")
+    return int((await session.send("Runtime.getHeapUsage"))["usedSize"])

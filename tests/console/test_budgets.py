@@ -18,8 +18,7 @@ from broker.console.routes import PAGES
 from broker.db.driver.hot_connection import HotConnection
 from broker.net.first_bytes import HTTP1_API
 from tests.console.budgets import budget_of
-from tests.console.sample import Sample, fill, fill_up
-from tests.console.test_pages import QUERY
+from tests.console.sample import QUERY, Sample, fill, fill_up
 from tests.fixtures.broker import Rest
 from tests.fixtures.push_sink import PushSink
 

@@ -21,13 +21,10 @@ from broker.console.render import POLICY
 from broker.console.routes import PAGES
 from broker.net.first_bytes import HTTP1_API
 from tests.console.budgets import budget_of
-from tests.console.sample import HOSTILE, Sample, fill
+from tests.console.sample import HOSTILE, QUERY, Sample, fill
 from tests.fixtures.broker import Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.registered import ROUTES
-
-# What the pages of searching and of access are asked; the others take no notice.
-QUERY = {"q": "orders", "principal": "user:ana@example.com", "permission": "pubsub.topics.publish"}
 
 
 async def page(rest: Rest, path: str, **options: object) -> httpx.Response:

@@ -1,8 +1,9 @@
 // What pages do beyond links and forms.  Every page can be read without this file.
 // @ts-check
 
-const EVERY_MS = 5000;
-const MISSED = 3;
+const EVERY_MS = 5_000;
+const STALE_SECONDS = 15;
+const LONGEST_MS = 30_000; // that an answer may take: connections to a machine that has gone do not fail by themselves
 
 const policy = window.trustedTypes
   ? window.trustedTypes.createPolicy("console", { createHTML: (/** @type {string} */ text) => text })
@@ -35,7 +36,7 @@ function swap(/** @type {Document} */ fresh) {
   const main = document.querySelector("main");
   const next = fresh.querySelector("main");
   if (!main || !next) return;
-  if (ids(main) !== ids(next) && !main.querySelector("form :focus")) replaceAll(main, next);
+  if (outline(main) !== outline(next) && !main.querySelector("form :focus")) replaceAll(main, next);
   for (const part of next.querySelectorAll("[id]")) {
     const own = document.getElementById(part.id);
     if (own && !own.closest("form") && own.textContent !== part.textContent && !own.contains(document.activeElement)) {
@@ -47,15 +48,20 @@ function swap(/** @type {Document} */ fresh) {
   if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
 }
 
-/** The parts of a page: others are there once there is something to show, or once an error is over. */
-function ids(/** @type {Element} */ main) {
-  return [...main.querySelectorAll(":scope > [id]")].map((part) => part.id).join(" ") + main.hasAttribute("data-error");
+/** The parts of a page, of which others are there once there is something to show; of a refusal all that it says. */
+function outline(/** @type {Element} */ main) {
+  if (main.hasAttribute("data-error")) return main.textContent;
+  return [...main.querySelectorAll(":scope > [id]")].map((part) => part.id).join(" ");
 }
 
 function replaceAll(/** @type {Element} */ main, /** @type {Element} */ next) {
   main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
-  main.toggleAttribute("data-error", next.hasAttribute("data-error"));
   copyButtons();
+}
+
+/** Whether a page shows why it was refused, and nothing else. */
+function isRefusal(/** @type {Document} */ page) {
+  return page.querySelector("main[data-error]") !== null;
 }
 
 export function linkTo(/** @type {string} */ address, /** @type {string} */ text) {
@@ -87,7 +93,7 @@ export async function readPage(/** @type {string} */ url) {
   try {
     // An answer to another page that shows the same may be a second old.
     const headers = { Accept: "text/html", "Cache-Control": "max-age=1" };
-    const answer = await fetch(url, { headers, redirect: "manual" });
+    const answer = await fetch(url, { headers, redirect: "manual", signal: AbortSignal.timeout(LONGEST_MS) });
     lacking = "Not updated";
     if (answer.type === "opaqueredirect") {
       const why = "You are signed out: the session has ended, or its key was revoked. This page is as it was.";
@@ -95,12 +101,13 @@ export async function readPage(/** @type {string} */ url) {
       return null;
     }
     const fresh = parsePage(await answer.text());
-    if (answer.status === 401) {
+    const isKept = !isRefusal(document); // a refusal is replaced by the next one
+    if (answer.status === 401 && isKept) {
       notify("The link has expired or was revoked. Ask for a new one. This page is as it was.");
       return null;
     }
     const [old, now] = [document, fresh].map((page) => page.documentElement.dataset.version);
-    if (!answer.ok) {
+    if (!answer.ok && isKept) {
       const why = ["h1", ".verdict"].map((part) => fresh.querySelector(part)?.textContent?.trim() ?? "");
       notify(`${why.filter(Boolean).join(": ")} This page is as it was.`);
       return null;
@@ -116,22 +123,32 @@ export async function readPage(/** @type {string} */ url) {
   }
 }
 
-let missed = 0;
 // A tail says itself whether the page is read anew, and a search is not repeated.
 let live = !document.querySelector("[data-tail], [data-still]");
 let timer = 0;
+let reading = false;
+let since = Date.now(); // when what the page shows was asked for, or when it began to ask
 
 async function refresh() {
-  const fresh = await readPage(location.href);
-  if (fresh) swap(fresh);
-  missed = fresh ? 0 : missed + 1;
-  const stale = missed >= MISSED;
+  if (!reading) {
+    const asked = Date.now();
+    reading = true;
+    const fresh = await readPage(location.href);
+    reading = false;
+    if (fresh) {
+      since = asked;
+      if (isRefusal(document) && !isRefusal(fresh)) location.reload(); // with the scripts of the page
+      else swap(fresh);
+    }
+  }
+  const seconds = Math.round((Date.now() - since) / 1000);
+  const stale = seconds >= STALE_SECONDS;
   document.documentElement.classList.toggle("stale", stale);
   document.querySelector(".asof")?.classList.toggle("stale", stale);
   const note = document.querySelector("[data-live]");
   if (note instanceof HTMLElement) {
     note.hidden = !stale && live;
-    note.textContent = stale ? `${lacking} for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
+    note.textContent = stale ? `${lacking} for ${seconds} s · ` : live ? "" : "Live updates are off · ";
   }
 }
 
@@ -144,8 +161,10 @@ export function setPolling(/** @type {boolean} */ on) {
 
 function schedule() {
   clearInterval(timer);
+  timer = 0;
   if (document.querySelector("form.action")) return; // its numbers are those that were asked for
   if (live && document.visibilityState === "visible" && document.querySelector("main [id], main[data-error]")) {
+    since = Date.now();
     timer = setInterval(refresh, EVERY_MS);
   }
 }
@@ -232,5 +251,8 @@ localTimes(document);
 sendToken();
 copyButtons();
 schedule();
-document.addEventListener("visibilitychange", schedule);
+document.addEventListener("visibilitychange", () => {
+  schedule();
+  if (timer) refresh();
+});
 document.addEventListener("keydown", pressed);

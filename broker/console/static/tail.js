@@ -31,6 +31,7 @@ function follow(/** @type {HTMLElement} */ root) {
   let polled = false;
   let paused = "paused" in root.dataset;
   let ended = false;
+  let isOld = false; // it has followed before
   let lostAt = 0;
   let attempt = 0;
   let timer = 0;
@@ -141,7 +142,8 @@ function follow(/** @type {HTMLElement} */ root) {
       localTimes(asOf.parentElement);
     }
     if (root.dataset.now === "following") return;
-    if (lostAt) readPage(location.href); // which says so if the broker has another version now
+    if (isOld) readPage(location.href); // which says so if the broker has another version now
+    isOld = true;
     const seconds = Math.round((Date.now() - lostAt) / 1000);
     show("following", lostAt ? `Connected again after ${seconds} s; it went on where it was.` : "");
     lostAt = 0;
@@ -297,6 +299,7 @@ function follow(/** @type {HTMLElement} */ root) {
   for (const change of ["scroll", "focusout", "mouseleave", "selectionchange"]) {
     document.addEventListener(change, () => waiting.length && !flushing && (flushing = setTimeout(flush, FLUSH_MS)), true);
   }
+  show("waiting");
   showPause();
   open();
 }
