@@ -1,9 +1,8 @@
 """Lists to their end while others publish: each entry comes once; time and statements of a page.
 
 A broker of its own has a topic with 10,000 subscriptions, of which first none lags and then all do;
-10,000 topics of another project; 100,000 dead letters of 50,001 causes; 1,000 operations that have ended; and 1,000
-marks.  Topics, subscriptions, messages and marks are made by calls, dead letters and operations are put into
-PostgreSQL.
+10,000 topics of another project, 100,000 dead letters of 50,001 causes, 1,000 operations that have ended, and 1,000
+marks.  Subscriptions and marks are made by calls, topics, dead letters and operations are put into PostgreSQL.
 """
 
 import json
@@ -29,6 +28,14 @@ from benchmarks.wire import Connection, LoadFailed, build_request
 _TOPICS, _DEAD_LETTERS, _OPERATIONS, _MARKS = 10_000, 100_000, 1_000, 1_000
 _BESIDE = "projects/wide/topics/beside"  # has no subscription
 _COUNTED = 5  # calls whose statements are counted
+_ADDED_TOPICS = f"""
+INSERT INTO topics (name, created_at)
+SELECT 'projects/many/topics/topic-' || n, now() FROM generate_series(1, {_TOPICS}) AS n
+"""
+_ADDED_SHARDS = """
+INSERT INTO shards (topic_id, ordinal, last_publish_time)
+SELECT topic_id, 0, now() FROM topics WHERE name LIKE 'projects/many/topics/%'
+"""
 _ADDED_OPERATIONS = f"""
 INSERT INTO operations (
     name, project, verb, target, started_by, request, progress, counts, done, total, is_estimate, created_at,
@@ -153,7 +160,6 @@ def whole_lists(bench: Bench) -> list[Row]:
 def _fill(broker: Broker) -> None:
     """Makes topics, dead letters, operations and marks.  Raises LoadFailed."""
     began = time.monotonic()
-    call_each(broker, [build_request("PUT", f"/v1/projects/many/topics/topic-{n}") for n in range(_TOPICS)])
     mark = [json.dumps({"text": f"Release {n}"}).encode() for n in range(_MARKS)]
     call_each(broker, [build_request("POST", "/v1/projects/wide/marks", body) for body in mark])
     topic = f"{_DEAD}/topics/dead"
@@ -169,6 +175,8 @@ def _fill(broker: Broker) -> None:
         backlog = Backlog(database, topic, _DEAD_LETTERS)
         backlog.fill()
         backlog.give_up(f"{_DEAD}/subscriptions/dead")
+        database.execute(_ADDED_TOPICS.encode())
+        database.execute(_ADDED_SHARDS.encode())
         database.execute(_ADDED_OPERATIONS.encode())
         database.execute(b"ANALYZE")
     say(f"filled in {time.monotonic() - began:.0f} s")

@@ -42,7 +42,7 @@ async def test_a_page_reads_little_more_than_it_shows(log: Log, asked: AskedDead
         page = await list_dead_letters(recorder, asked)  # type: ignore[arg-type]
     assert (len(page.found), page.scanned) == (10, 10)
     assert _read(recorder) == [60]
-    assert len(recorder.sent[_READ_DEAD_LETTER_MESSAGES]["seqs"]) == 60
+    assert len(recorder.sent[_READ_DEAD_LETTER_MESSAGES]["seqs"]) < 60
 
 
 @pytest.mark.one_server("on many, dead letters are read by another statement")
