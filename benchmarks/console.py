@@ -36,6 +36,14 @@ _PAGES = {
     "messages of a topic": f"{_PROJECT}/topics/wide/messages",
     "dead letters": f"{_PROJECT}/deadLetters",
 }
+_LAG = "/v1/projects/wide/lag"
+_LISTS = {  # of the API
+    "lags by name": f"{_LAG}?pageSize=100",
+    "lags, the largest backlogs first": f"{_LAG}?pageSize=100&orderBy=undeliveredMessages%20desc",
+    "lags of one topic, the oldest first": (
+        f"{_LAG}?pageSize=100&orderBy=oldestUndeliveredMessageAge%20desc&filter=topic%3Dwide"
+    ),
+}
 
 
 def console(bench: Bench) -> list[Row]:
@@ -103,9 +111,11 @@ def console_pages(bench: Bench) -> list[Row]:
         bench.use(broker)
         create_wide(broker, bench.options.subscriptions)
         call_each(broker, [one_message_to_all() for _ in range(100)])
-        _wait_until_sampled(broker)
+        wait_until_sampled(broker, "NOT_SAMPLED", "CAUGHT_UP")
         for name, path in _PAGES.items():
-            rows += _page_rows(broker, name, path)
+            rows += _page_rows(broker, f"page: {name}", page_request(path))
+        for name, path in _LISTS.items():
+            rows += _page_rows(broker, f"list: {name}", build_request("GET", path))
         rows += browser_rows(broker, _PAGES)
     except LoadFailed as error:
         say(f"pages: FAILED: {error}")
@@ -115,12 +125,12 @@ def console_pages(bench: Bench) -> list[Row]:
     return rows
 
 
-def _wait_until_sampled(server: Server) -> None:
-    """Until each subscription has been sampled since it lags."""
+def wait_until_sampled(server: Server, *before: str) -> None:
+    """Waits until the lag board has no subscription in the states that they had before.  Raises LoadFailed."""
     connection = Connection(server.host, server.port)
     until = time.monotonic() + _SAMPLED_SECONDS
     while time.monotonic() < until:
-        if not any(_has_any(connection, state) for state in ("NOT_SAMPLED", "CAUGHT_UP")):
+        if not any(_has_any(connection, state) for state in before):
             connection.close()
             return
         time.sleep(1)
@@ -132,18 +142,18 @@ def _has_any(connection: Connection, state: str) -> bool:
     return b'"subscription"' in connection.call(build_request("GET", path, b""))
 
 
-def _page_rows(server: Server, name: str, path: str) -> Sequence[Row]:
+def _page_rows(server: Server, name: str, request: bytes) -> Sequence[Row]:
     connection, took, size = Connection(server.host, server.port), list[float](), 0
     for number in range(_SAMPLES + 1):
         began = time.monotonic()
-        answer = connection.call(page_request(path))
+        answer = connection.call(request)
         if number:  # the first one compiles the template
             took.append(time.monotonic() - began)
         size = len(answer)
     connection.close()
     rows = []
     for percent, most in ((50, _P50_MS), (99, _P99_MS)):
-        row = Row(measure=f"page: {name}, p{percent}", unit="ms", mark=1.0, lower_is_better=True)
+        row = Row(measure=f"{name}, p{percent}", unit="ms", mark=1.0, lower_is_better=True)
         row.ours = percentile(took, percent)
         row.ratio = None if row.ours is None else row.ours / most
         row.note = f"ratio: to {most:g} ms; {size:,} bytes as sent"

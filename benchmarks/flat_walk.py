@@ -1,20 +1,17 @@
 """Lists all messages of a topic to the end, page by page, while others publish on it: each message comes once."""
 
-import json
 import re
-import threading
 import time
 from dataclasses import dataclass
 
 from benchmarks.flat_seeks import Ground
+from benchmarks.list_walk import pages, publishing
 from benchmarks.servers import Server
-from benchmarks.wire import Connection, LoadFailed, build_request
+from benchmarks.wire import LoadFailed
 
 _PAGE = 1_000
-_PUBLISH_EVERY_SECONDS = 0.05
-_LONGEST_SECONDS = 240.0
+_LONGEST_SECONDS = 600.0
 _IDS = re.compile(rb'"messageId": ?"(\d+)"')
-_TOKEN = re.compile(rb'"nextPageToken": ?"([^"]+)"')
 
 
 @dataclass(slots=True)
@@ -28,15 +25,11 @@ class Walk:
 
 def walk(server: Server, ground: Ground) -> Walk:
     """Walks for at most _LONGEST_SECONDS.  Raises LoadFailed if a message is left out or comes twice."""
-    found, token, expected = Walk([]), "", int(ground.backlog.message_id(1))
+    found, expected = Walk([]), int(ground.backlog.message_id(1))
     until = time.monotonic() + _LONGEST_SECONDS
-    is_over = threading.Event()
-    publisher = threading.Thread(target=_publish, args=(server, ground.backlog.topic, is_over))
-    publisher.start()
-    try:
-        while time.monotonic() < until:
-            query = f"pageSize={_PAGE}&order=oldest&previewBytes=0" + (f"&pageToken={token}" if token else "")
-            seconds, answer = ground.call("GET", f"{ground.backlog.topic}/messages?{query}")
+    path = f"{ground.backlog.topic}/messages?pageSize={_PAGE}&order=oldest&previewBytes=0"
+    with publishing(server, ground.backlog.topic) as is_over:
+        for seconds, answer in pages(lambda asked: ground.call("GET", asked), path):
             found.pages.append(seconds)
             for id_ in map(int, _IDS.findall(answer)):
                 if id_ != expected:
@@ -45,22 +38,7 @@ def walk(server: Server, ground: Ground) -> Walk:
                 found.messages += 1
             if found.messages >= ground.backlog.size:
                 is_over.set()
-            more = _TOKEN.search(answer)
-            if more is None:
-                found.is_whole = True
+            if time.monotonic() > until:
                 return found
-            token = more[1].decode()
-        return found
-    finally:
-        is_over.set()
-        publisher.join()
-
-
-def _publish(server: Server, topic: str, is_over: threading.Event) -> None:
-    connection = Connection(server.host, server.port)
-    request = build_request(
-        "POST", f"/v1/{topic}:publish", json.dumps({"messages": [{"data": "aGVsbG8="}]}).encode()
-    )
-    while not is_over.wait(_PUBLISH_EVERY_SECONDS):
-        connection.call(request)
-    connection.close()
+    found.is_whole = True
+    return found

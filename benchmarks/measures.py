@@ -11,6 +11,7 @@ from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
 from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
+from benchmarks.idle import idle
 from benchmarks.inspection import inspection
 from benchmarks.latency import latency
 from benchmarks.layers import profile
@@ -40,6 +41,7 @@ from benchmarks.subscriptions import many_subscriptions, subscriptions_100, subs
 from benchmarks.throughput import drain_1, drain_2, publish_100, publish_1000, publish_and_drain, publish_single
 from benchmarks.transfers import transfers
 from benchmarks.transforms import transforms, transforms_of_others
+from benchmarks.whole_lists import whole_lists
 
 MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "latency": latency,
@@ -89,10 +91,12 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "own-transaction": own_transaction,
     "priorities": priorities,
     "memory": memory,
+    "idle": idle,
     "push-10000": push_10000,
     "pull-10000": pull_10000,
     "flat-claims": flat_claims,
     "flat-looking": flat_looking,
+    "whole-lists": whole_lists,
     "scale-backlog": scale_backlog,
     "scale-topics": scale_topics,
     "scale-bodies": scale_bodies,
@@ -124,6 +128,8 @@ ONLY_IF_NAMED = frozenset(
         *GROUPS["peers"],
         *_SCALE,
         *_ACTING,
+        "idle",
+        "whole-lists",
         "push-isolation",
         "push-recovery",
         "scaling",

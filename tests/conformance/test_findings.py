@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.broker import Json, Rest, eventually
+from tests.fixtures.broker import Json, Rest, eventually, text
 from tests.fixtures.push_sink import PushSink
 
 
@@ -38,6 +38,11 @@ async def test_dead_letters_of_all_subscriptions_are_listed_and_grouped(rest: Re
     where = {"filter": f'sourceSubscription="{rest.subscription("sub-a")}"', "pageSize": 1}
     page = await rest.ok("GET", f"{rest.project}/deadLetters", params=where)
     assert (len(page["deadLetters"]), "nextPageToken" in page) == (1, True)
+    for path in (rest.project, rest.subscription("sub-a")):
+        for preview, shown in (("0", {""}), ("3", {"1", "2"})):
+            asked = await rest.ok("GET", f"{path}/deadLetters", params={"previewBytes": preview})
+            assert {text(each) for each in asked["deadLetters"]} == shown
+            assert {each["dataSize"] for each in asked["deadLetters"]} == {1}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +77,24 @@ async def test_requests_of_pushes_are_counted_by_their_status(rest: Rest, push_s
     for query in ("outcome=LATE", "since=yesterday"):
         code, said = await rest.error("GET", f"{path}?{query}")
         assert (code, query.partition("=")[0] in said) == ("INVALID_ARGUMENT", True)
+
+
+async def test_the_changes_of_a_breaker_are_part_of_the_push_status(rest: Rest, push_sink: PushSink) -> None:
+    await rest.create_topic()
+    breaker = {"failureThreshold": 3, "openDuration": "600s"}
+    await rest.create_subscription(
+        pushConfig={"pushEndpoint": f"{push_sink.url}/status/503"}, extensions={"push": {"circuitBreaker": breaker}}
+    )
+    assert "history" not in (await rest.ok("GET", f"{rest.subscription()}:pushStatus"))["circuitBreaker"]
+    await rest.publish("1", "2", "3")
+
+    async def history() -> list[Json]:
+        status = await rest.ok("GET", f"{rest.subscription()}:pushStatus")
+        found: list[Json] = status["circuitBreaker"].get("history", [])
+        return found
+
+    [opened] = await eventually(history)
+    assert (opened["state"], opened["status"], opened["consecutiveFailures"]) == ("OPEN", 503, 3)
 
 
 async def test_marks_are_listed_the_newest_first(rest: Rest) -> None:

@@ -397,3 +397,21 @@ async def test_a_large_message_is_read_in_a_process_of_its_own(rest: Rest) -> No
         )
         == {}
     )
+
+
+async def test_a_message_is_decoded_by_the_schema_of_its_topic(rest: Rest) -> None:
+    schema = f"{rest.project}/schemas/sale"
+    definition = '{"type": "record", "name": "Sale", "fields": [{"name": "total", "type": "int"}]}'
+    await rest.ok("POST", f"{rest.project}/schemas?schemaId=sale", {"type": "AVRO", "definition": definition})
+    settings = {"schemaSettings": {"schema": schema, "encoding": "BINARY"}}
+    await rest.ok("PUT", rest.topic(), {"messageRetentionDuration": "600s", **settings})
+    [message_id] = await rest.publish({"data": base64.b64encode(b"\x54").decode()})
+    path = f"{rest.topic()}/messages/{message_id}:decode"
+    decoded = await rest.ok("GET", path)
+    assert decoded["decoded"] == {"total": 42}
+    assert decoded["schema"].startswith(f"{schema}@")
+    assert (await rest.error("GET", f"{path}?revision=xyz"))[0] == "INVALID_ARGUMENT"
+    await rest.create_topic("plain", messageRetentionDuration="600s")
+    [plain] = await rest.publish("a", topic="plain")
+    code, said = await rest.error("GET", f"{rest.topic('plain')}/messages/{plain}:decode")
+    assert (code, "no schema" in said) == ("FAILED_PRECONDITION", True)

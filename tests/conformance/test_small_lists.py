@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.features.inspect.test_tails import reading
 from tests.fixtures.broker import Json, Rest, eventually, message
 
 BODY = "0123456789" * 30
@@ -77,6 +78,19 @@ async def test_a_search_in_a_topic_says_how_far_it_has_read(rest: Rest, publishe
     assert paged["progress"]["searchedTime"].endswith("Z")
     code, said = await rest.error("GET", f"{rest.topic()}/messages", params={"contains": "x" * 1001})
     assert (code, "contains" in said) == ("INVALID_ARGUMENT", True)
+
+
+async def test_a_tail_begins_at_a_time_and_goes_on_behind_an_event(rest: Rest) -> None:
+    await rest.create_topic(messageRetentionDuration="600s")
+    await rest.publish("one", "two")
+    async with reading(rest, startTime="2000-01-01T00:00:00Z", previewBytes="2") as events:
+        (first, one), (_, two) = [await events.with_id() for _ in range(2)]
+        assert (one, two) == ("on", "tw")
+    await rest.publish("three")
+    async with reading(rest, first) as events:
+        assert [(await events.with_id())[1] for _ in range(2)] == ["two", "three"]
+    for refused in ({"params": {"startTime": "yesterday"}}, {"headers": {"Last-Event-ID": "x"}}):
+        assert (await rest.error("GET", f"{rest.topic()}:tail", **refused))[0] == "INVALID_ARGUMENT"
 
 
 async def test_a_histogram_counts_the_messages_and_bytes_of_a_log(rest: Rest, published: str) -> None:

@@ -33,6 +33,9 @@ from broker.model.topic import DELETED_TOPIC
 _LIST_DEAD_LETTER_SHARDS = statements.hot("list_dead_letter_shards")
 _READ_DEAD_LETTER_MESSAGES = statements.hot("read_dead_letter_messages")
 
+_CHUNK = 500  # dead letters that are read at a time, but for a start
+_MORE = 50  # so many more than a page takes, as some have been dealt with
+
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -98,6 +101,7 @@ class _Walk:
     scanned: int = 0
     resolved: int = 0
     bytes_left: int = MAX_RESPONSE_BYTES
+    _chunk: int = 0  # as many as were read last
 
     @property
     def is_full(self) -> bool:
@@ -111,13 +115,27 @@ class _Walk:
             if self.is_full:
                 return DeadLetterPosition(shard_id, from_seq)
             found = await read_chosen(
-                self.connection, self.asked.chosen, shard_id=shard_id, from_seq=from_seq, now=self.asked.now
+                self.connection,
+                self.asked.chosen,
+                shard_id=shard_id,
+                from_seq=from_seq,
+                now=self.asked.now,
+                max_scanned=self._next_chunk(),
             )
             rest = await self._take(shard_id, found)
             if rest is not None:
                 return rest
             from_seq = found.next_seq
         return None
+
+    def _next_chunk(self) -> int:
+        """Returns how many dead letters to read: little more than a page takes, then twice as many each time.
+
+        Few of them may match, and each read has a cost of its own.
+        """
+        wanted = self.asked.page.size - len(self.found) + _MORE
+        self._chunk = min(_CHUNK, max(wanted, 2 * self._chunk))
+        return self._chunk
 
     async def _take(self, shard_id: int, found: ChosenGroups) -> DeadLetterPosition | None:
         """Keeps messages as long as there is room.  Returns the position of the first one that was not kept, None
