@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, Route, expect
 from broker.db.driver.database import Database
 from tests.console.chromium import IN_CHROMIUM
 from tests.console.dead_letters import make_dead_letters
-from tests.fixtures.broker import BrokerProcess, Rest, text
+from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
 from tests.interleavings.steps import execute, open_transaction, until_waiting
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
@@ -55,6 +55,43 @@ async def test_a_seek_is_previewed_while_one_types_and_undone(rest: Rest, browse
     await page.get_by_role("button", name="Undo it").click()
     await expect(receipt).to_contain_text("3 messages will be delivered again")
     assert sorted(text(one["message"]) for one in await rest.drain()) == ["a", "b", "c"]
+
+
+async def test_a_receipt_stays_while_its_page_is_kept_up_to_date(rest: Rest, browser: Browser) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    page = await open_page(browser, rest, f"{rest.subscription()}:purge")
+    await page.get_by_role("button", name="Purge").click()
+    receipt, as_of = page.locator("#receipt"), page.locator(".asof time")
+    await expect(receipt).to_be_visible()
+    shown = await as_of.get_attribute("datetime")
+
+    async def is_newer() -> bool:
+        await page.keyboard.press("r")  # which reads the page now
+        return await as_of.get_attribute("datetime") != shown
+
+    await eventually(is_newer)
+    await expect(receipt).to_be_visible()
+    await expect(receipt.get_by_role("link", name="Undo")).to_be_visible()
+
+
+async def test_the_answer_to_an_action_is_not_read_anew(rest: Rest, browser: Browser) -> None:
+    """The page of its address is another one: the form, without what was answered."""
+    await rest.create_topic()
+    await rest.create_subscription()
+    page = await open_page(browser, rest, f"{rest.project}/topics")
+    await page.clock.install()
+    await page.goto(page.url.replace("/topics", "/subscriptions/sub"))
+    async with page.expect_request(page.url):
+        await page.clock.run_for(10_000)
+    await page.get_by_role("button", name="Undo the last seek or purge").click()
+    await expect(page.get_by_role("main")).to_contain_text("There is no seek to undo")
+    read = list[str]()
+    page.on("request", lambda request: read.append(request.url))
+    await page.wait_for_load_state("networkidle")
+    read.clear()
+    await page.clock.run_for(60_000)
+    assert read == []
 
 
 async def test_an_action_whose_answer_is_lost_is_not_repeated(

@@ -1,7 +1,7 @@
 // The form of an action: its numbers change as one types, and it is sent once.
 // @ts-check
 
-import { copyButtons, linkTo, parsePage } from "./console.js";
+import { copyButtons, linkTo, parsePage, setPolling } from "./console.js";
 
 const DELAY_MS = 400;
 const MAX_URL = 4000;
@@ -94,6 +94,7 @@ async function send(/** @type {SubmitEvent} */ event) {
     if (address.pathname !== location.pathname) history.pushState(null, "", address.pathname);
     main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
     copyButtons();
+    setPolling(false); // the page of this address is the form alone
     start();
     const error = document.getElementById("error");
     if (error) {

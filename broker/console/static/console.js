@@ -48,14 +48,19 @@ function swap(/** @type {Document} */ fresh) {
   if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
 }
 
-/** The parts of a page, of which others are there once there is something to show; of a refusal all that it says. */
+/**
+ * The parts of a page, of which others are there once there is something to show; of a refusal all that it says.  A
+ * receipt is no part: only the first answer has it.
+ */
 function outline(/** @type {Element} */ main) {
   if (main.hasAttribute("data-error")) return main.textContent;
-  return [...main.querySelectorAll(":scope > [id]")].map((part) => part.id).join(" ");
+  return [...main.querySelectorAll(":scope > [id]:not(#receipt)")].map((part) => part.id).join(" ");
 }
 
 function replaceAll(/** @type {Element} */ main, /** @type {Element} */ next) {
+  const receipt = main.querySelector(":scope > #receipt");
   main.replaceChildren(...[...next.childNodes].map((node) => document.importNode(node, true)));
+  if (receipt && !main.querySelector(":scope > #receipt")) main.prepend(receipt);
   copyButtons();
 }
 
