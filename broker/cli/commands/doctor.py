@@ -36,7 +36,7 @@ _NEXT_STEPS = {  # for each state of delivery that is not healthy; {} is the sub
     "PAUSED": "broker sub resume {}",
     "ENDPOINT_FAILING": "broker push failures {}",
     "WAITING_FOR_SLOTS": "broker push status {}",
-    "NO_CONSUMERS": "start a consumer, or: broker sub delete {}",
+    "NO_CONSUMERS": "start a consumer; what waits: broker peek {}",
     "BLOCKED_KEY": "broker message show {message}",
     "RETRYING": "broker peek {} --state retrying",
     "SLOW_ENDPOINT": "broker push status {}",

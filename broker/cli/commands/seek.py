@@ -20,6 +20,7 @@ from broker.client.words import counted, size, time_text
     "broker seek billing --time 1h --dry-run",
     "broker seek billing --time 1h",
     "broker seek billing --snapshot before-release --undoable",
+    "broker seek billing --undo --preview",
     "broker seek billing --undo",
 )
 @click.argument("subscription")
@@ -51,6 +52,9 @@ def seek(
     if undo:
         if any(safeguards.values()):
             raise Misuse("--dry-run, --expected-count and --tolerance-percent are for --time and --snapshot")
+        if preview:
+            answer = session.api.call("POST", f"{name}:previewSeek", {"undo": True})
+            return Shown(data=answer, line=_said_of_preview(answer))
         answer = session.api.call("POST", f"{name}:undoSeek", {})
         return Shown(data=answer, line=f"{subscription} is back where it was{_replayed(answer)}.")
     body: Json = {"time": time_text(moment, "--time", machine_time())} if moment else {}

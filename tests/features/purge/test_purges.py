@@ -44,6 +44,9 @@ async def test_a_seek_is_undone_to_what_was_not_acked_and_those_before_it_after_
     await rest.publish("later")
     await rest.ok("POST", f"{rest.subscription()}:purge", {"undoable": True})
     assert await rest.pull() == []
+    preview = await rest.ok("POST", f"{rest.subscription()}:previewSeek", {"undo": True})
+    assert (preview["replayedMessages"], preview["skippedMessages"]) == (1, 0)
+    assert await rest.pull() == []
     assert (await rest.ok("POST", undo))["replayedMessages"] == 1
     assert texts(await rest.pull()) == ["later"]
     assert (await rest.ok("POST", undo))["replayedMessages"] == 3
@@ -51,7 +54,16 @@ async def test_a_seek_is_undone_to_what_was_not_acked_and_those_before_it_after_
     assert (await rest.error("GET", kept))[0] == "NOT_FOUND"
     code, why = await rest.error("POST", undo)
     assert (code, "no seek to undo" in why) == ("FAILED_PRECONDITION", True)
+    assert await rest.error("POST", f"{rest.subscription()}:previewSeek", {"undo": True}) == (code, why)
     assert text(out) == "out"
+
+
+async def test_an_undo_is_previewed_without_a_target(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    path = f"{rest.subscription()}:previewSeek"
+    code, why = await rest.error("POST", path, {"undo": True, "time": LATER})
+    assert (code, why) == ("INVALID_ARGUMENT", "undo cannot be given with time or snapshot.")
 
 
 async def test_the_answer_says_until_when_a_seek_or_a_purge_can_be_undone(rest: Rest) -> None:

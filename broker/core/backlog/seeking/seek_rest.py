@@ -14,11 +14,14 @@ from broker.api.rest.codec.scalars import parse_timestamp
 from broker.core.backlog.seeking.position_rest import replay_json
 from broker.core.backlog.seeking.preview import Preview
 from broker.core.backlog.seeking.seek_service import SeekService, Target
+from broker.model.errors import InvalidArgument
 
 
 async def preview_seek(service: SeekService, call: Call) -> bytes:
     target = decode_preview(call.body)
-    if call.gate is not None and target.snapshot:  # a caller who may seek there may see the effect
+    if (
+        call.gate is not None and target is not None and target.snapshot
+    ):  # a caller who may seek there may see the effect
         request = messages.SeekRequest(subscription=call.name, snapshot=target.snapshot)
         await call.gate.allow_request(call.caller, permissions.SEEK, request)
     return encode_resource(preview_json(await service.preview(call.name, target)))
@@ -42,6 +45,7 @@ class PreviewSeekRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=T
     snapshot: str = ""
     subscription: object = None  # in the path
     undoable: bool = False  # of the seek; it changes nothing here
+    undo: bool = False
 
 
 _preview = msgspec.json.Decoder(PreviewSeekRequest)
@@ -54,9 +58,13 @@ def decode_undoable(extension_fields: Mapping[str, Any]) -> bool:
     )
 
 
-def decode_preview(body: bytes) -> Target:
-    """Raises InvalidArgument."""
+def decode_preview(body: bytes) -> Target | None:
+    """Returns the target of a seek; None: what would be undone is asked for.  Raises InvalidArgument."""
     request = decode_request(_preview, body)
+    if request.undo:
+        if request.time is not None or request.snapshot:
+            raise InvalidArgument("undo cannot be given with time or snapshot.")
+        return None
     return Target(None if request.time is None else parse_timestamp(request.time, "time"), request.snapshot)
 
 

@@ -131,18 +131,21 @@ class SeekService:
         return replace(sought, undo=undo)
 
     @_again
-    async def preview(self, subscription_name: str, target: Target) -> SeekPreview:
-        """Returns what a seek would change just now: one is made, and rolled back before anybody sees it.
+    async def preview(self, subscription_name: str, target: Target | None) -> SeekPreview:
+        """Returns what a seek, or `undo` (no target), would change just now: one is made, and rolled back before
+        anybody sees it.
 
-        As a seek, it waits for claims under way, and they for it.  Raises as `seek`.
+        As a seek, it waits for claims under way, and they for it.  Raises as `seek` and `undo`.
         """
-        target.check()
+        if target is not None:
+            target.check()
         with suppress(_Undone):
             async with self._database.transaction() as connection:
                 subscription = await attached_subscription(connection, subscription_name)
+                to = target or Target(snapshot=(await self._kept(connection, subscription)).name)
                 shards, before = await self._hold(connection, subscription)
-                await self._seek(connection, subscription, target)
-                preview = await _compared(connection, shards, before, time=target.time)
+                await self._seek(connection, subscription, to)
+                preview = await _compared(connection, shards, before, time=to.time)
                 raise _Undone
         return preview
 
@@ -209,17 +212,7 @@ class SeekService:
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
             await lock_cursors_of(connection, subscription.subscription_id)  # a concurrent undo waits
-            kept = await snapshots.find_labelled(
-                connection,
-                topic_id=subscription.topic_id,
-                label=(_UNDO_LABEL, str(subscription.subscription_id)),
-                now=self._clock.now(),
-            )
-            if kept is None:
-                raise FailedPrecondition(
-                    "There is no seek to undo: none was undoable within the last hour, or it was undone "
-                    f"(resource={leaf(subscription_name)})."
-                )
+            kept = await self._kept(connection, subscription)
             sought = await self._seek(connection, subscription, Target(snapshot=kept.name), by=by)
             await snapshots.delete_snapshot(connection, snapshot_id=kept.snapshot_id)
         self._sought(subscription)
@@ -255,6 +248,21 @@ class SeekService:
         self._sought(subscription)
         self._counts[PURGES["subscription"]] += 1
         return replace(replay(shards, retained_since=None, why=""), undo=undo)
+
+    async def _kept(self, connection: ResourceConnection, subscription: Subscription) -> Snapshot:
+        """Returns what the last undoable seek that was not undone has kept.  Raises FailedPrecondition."""
+        kept = await snapshots.find_labelled(
+            connection,
+            topic_id=subscription.topic_id,
+            label=(_UNDO_LABEL, str(subscription.subscription_id)),
+            now=self._clock.now(),
+        )
+        if kept is None:
+            raise FailedPrecondition(
+                "There is no seek to undo: none was undoable within the last hour, or it was undone "
+                f"(resource={leaf(subscription.name)})."
+            )
+        return kept
 
     async def _keep(self, connection: ResourceConnection, subscription: Subscription) -> Undo:
         """Makes a snapshot of the position.  Locks the cursors first, so that the seek starts at that position."""
