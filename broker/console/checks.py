@@ -26,7 +26,7 @@ MOST_NAMED = 3  # resources in a sentence
 OVER_AFTER = timedelta(minutes=2)  # without another refusal, or another ack deadline that passed
 _BROKER = f"{PREFIX}broker"
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
-_PUBLISH_QUOTAS = ("publishRequests", "publishMessages", "publishBytes", "retainedBytes")
+PUBLISH_QUOTAS = ("publishRequests", "publishMessages", "publishBytes", "retainedBytes")
 _NEEDS_ATTENTION = ("critical", "warning", "paused")
 
 
@@ -114,7 +114,7 @@ def of_refused_publishes(
 
 def _publish_limits(quotas: Block) -> str:
     """Describe the quotas that publishes of the project are measured by."""
-    units = {one["quota"]: one["unit"] for one in quotas.list("quotas") if one["quota"] in _PUBLISH_QUOTAS}
+    units = {one["quota"]: one["unit"] for one in quotas.list("quotas") if one["quota"] in PUBLISH_QUOTAS}
     limits = {one["quota"]: one.get("limit", -1) for one in quotas.list("quotas")}
     of_each = quotas.answer.get("principalLimits", {})
     found = [

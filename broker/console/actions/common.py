@@ -12,6 +12,8 @@ from broker.console.actions.action import Call, Field, Json, Receipt, Target, Va
 
 TOPIC = "projects/{project}/topics/{topic}"
 SUBSCRIPTION = "projects/{project}/subscriptions/{subscription}"
+SNAPSHOT = "projects/{project}/snapshots/{snapshot}"
+SCHEMA = "projects/{project}/schemas/{schema}"
 PROJECT = "projects/{project}"
 
 MakeCall = Callable[[Target, Values], Call]

@@ -1,13 +1,26 @@
 """Actions on what a project has besides topics and subscriptions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.client.words import duration_text
 from broker.console.actions import reading
-from broker.console.actions.action import Action, Call, Field, Receipt, Target, Values, Weight
+from broker.console.actions.action import (
+    CURRENT,
+    Action,
+    Call,
+    Field,
+    Json,
+    Note,
+    Receipt,
+    Target,
+    Values,
+    Weight,
+)
 from broker.console.actions.common import (
     LABELS,
     PROJECT,
+    SCHEMA,
+    SNAPSHOT,
     chosen,
     command,
     created,
@@ -19,12 +32,14 @@ from broker.console.actions.common import (
     posting,
 )
 from broker.console.actions.differences import differences
+from broker.console.page import Block
 
-_SNAPSHOT = "projects/{project}/snapshots/{snapshot}"
 _SCHEDULE = "projects/{project}/schedules/{schedule}"
-_SCHEMA = "projects/{project}/schemas/{schema}"
 _OPERATION = "projects/{project}/operations/{operation}"
 _SCHEDULED = "projects/{project}/topics/{topic}/scheduled/{message}"
+_STRICTEST = "FULL_TRANSITIVE"  # the compatibility that schemas have without one of their own
+_MOST_TOPICS = 1_000  # of a project, among which those with the schema are looked for
+_MOST_NAMED = 20
 _TYPES = (("AVRO", "Avro"), ("PROTOCOL_BUFFER", "Protocol Buffers"), ("JSON", "JSON Schema"))
 
 
@@ -47,6 +62,49 @@ def _commit(target: Target, values: Values) -> Call:
     return Call(
         "POST", f"{target.name}:commit", {"schema": {"name": target.name, **chosen(values, "type", "definition")}}
     )
+
+
+def _compatibility_asked(target: Target, values: Values) -> Mapping[str, Call]:
+    schema = {"name": target.name, **chosen(values, "type", "definition")}
+    check = f"{target.project}/schemas:validate"
+    return {
+        "own": Call("POST", check, {"schema": schema}),
+        "strictest": Call("POST", check, {"schema": {**schema, "compatibility": _STRICTEST}}),
+        "topics": Call("GET", f"{target.project}/topics", query={"pageSize": str(_MOST_TOPICS)}),
+    }
+
+
+def _compatibility(values: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    """Return whether the revision is compatible with the others, and which topics have the schema."""
+    own, strictest = answers["own"].error, answers["strictest"].error
+    mode = values[CURRENT].get("compatibility", _STRICTEST)
+    if own is not None and own.status == 403:
+        verdict = Note(f"You may not see whether it is compatible: {own.message}")
+    elif own is not None:
+        verdict = Note(f"It would be refused: {own.message}", is_refusal=True)
+    elif strictest is not None:
+        verdict = Note(f"The compatibility {mode} allows it, but it is not {_STRICTEST}: {strictest.message}")
+    else:
+        verdict = Note("It is compatible with all revisions: it reads their messages, and they read its messages.")
+    return [verdict, *_topics_with(values[CURRENT]["name"], answers["topics"])]
+
+
+def _topics_with(schema: str, answer: Block) -> Sequence[Note]:
+    if answer.error is not None:
+        return [Note(f"You may not see which topics have the schema: {answer.error.message}")]
+    found = [one for one in answer.list("topics") if one.get("schemaSettings", {}).get("schema") == schema]
+    of_all = f" of the first {_MOST_TOPICS:,}" if "nextPageToken" in answer.answer else ""
+    if not found:
+        return [Note(f"No topic{of_all} has the schema.")]
+    more = [Note(f"{len(found) - _MOST_NAMED} topics more have the schema.")] if len(found) > _MOST_NAMED else []
+    return [*(_note_of_topic(one) for one in found[:_MOST_NAMED]), *more]
+
+
+def _note_of_topic(topic: Json) -> Note:
+    last = topic["schemaSettings"].get("lastRevisionId", "")
+    if last:
+        return Note(f"It takes messages up to revision {last}, so none of the new one alone:", topic["name"])
+    return Note("It takes messages of the new revision as soon as that is committed:", topic["name"])
 
 
 _DEFINITION = [
@@ -135,7 +193,7 @@ ACTIONS: Sequence[Action] = [
         command=command("schedule delete {target} --yes"),
     ),
     Action(
-        on=_SNAPSHOT,
+        on=SNAPSHOT,
         verb="delete",
         rpc="Subscriber.DeleteSnapshot",
         permission="pubsub.snapshots.delete",
@@ -161,7 +219,7 @@ ACTIONS: Sequence[Action] = [
         command=command("schema create {id} --file FILE"),
     ),
     Action(
-        on=_SCHEMA,
+        on=SCHEMA,
         verb="commit",
         rpc="SchemaService.CommitSchema",
         permission="pubsub.schemas.commit",
@@ -170,13 +228,16 @@ ACTIONS: Sequence[Action] = [
         help="It is refused, with the reason, if it is not compatible with the revisions before.",
         fields=_DEFINITION,
         changes=lambda schema, values: differences(schema.get("definition", ""), values["definition"]),
+        asks=_compatibility_asked,
+        notes=_compatibility,
+        version=lambda schema: f"revision {schema['revisionId']}" if "revisionId" in schema else "",
         call=_commit,
         initial=lambda schema: {"type": schema.get("type", "AVRO"), "definition": schema.get("definition", "")},
         receipt=done("Committed a revision of {target}."),
         command=command("schema commit {target} --file FILE"),
     ),
     Action(
-        on=_SCHEMA,
+        on=SCHEMA,
         verb="delete",
         rpc="SchemaService.DeleteSchema",
         permission="pubsub.schemas.delete",
