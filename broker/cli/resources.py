@@ -207,6 +207,8 @@ RESOURCES: Mapping[str, Resource] = {
             subscriptions.ack,
             subscriptions.nack,
             subscriptions.reject,
+            subscriptions.release,
+            subscriptions.dead_letter,
             subscriptions.extend,
             subscriptions.consumers,
             Show(

@@ -93,6 +93,8 @@ DONE: list[tuple[str, str, dict[str, str], str]] = [
     (SUBSCRIPTION, "undoSeek", {}, "Moved audit: "),
     (SUBSCRIPTION, "purge", {"undoable": "on"}, "Purged audit."),
     (SUBSCRIPTION, "resend", {"messageIds": "{message}"}, "Messages to audit: "),
+    (SUBSCRIPTION, "release", {"messageIds": "{message}"}, "Messages of audit: "),
+    (PUSHED, "deadLetter", {"messageIds": "{message}"}, "Messages of billing: "),
     (SUBSCRIPTION, "update", {"ackDeadlineSeconds": "30"}, "Changed the settings of audit."),
     (SUBSCRIPTION, "setFilter", {"filter": "attributes:a"}, "Changed the filter of audit."),
     (PUSHED, "pausePush", {"reason": "incident"}, "Paused the pushes of billing."),
@@ -365,13 +367,24 @@ RESOURCES = {
     "projects/{project}/subscriptions/{subscription}": "subscriptions/audit",
 }
 # Offered for some states of a resource only, or in need of another permission, on another resource.
-ONLY_SOMETIMES = {"copy", "unfreeze", "resume", "pausePush", "resumePush", "testPush", "recover", "replayMissing"}
+ONLY_SOMETIMES = {
+    "copy",
+    "deadLetter",
+    "unfreeze",
+    "resume",
+    "pausePush",
+    "resumePush",
+    "testPush",
+    "recover",
+    "replayMissing",
+}
 TYPED = {verb: typed for _, verb, typed, _ in DONE if not any("{" in value for value in typed.values())}
 TYPED |= {
     "snapshot": {"id": "again"},
     "copy": {"targetTopic": "orders"},
     "retract": {"messageIds": "1"},
     "resend": {"messageIds": "1"},
+    "release": {"messageIds": "1"},
 }
 SHOWN = {
     "etag": "AAAA",

@@ -135,9 +135,15 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def outcomes(text: str, answer: Json) -> str:
-    """Return `text` with how many messages have each outcome, such as "Messages of billing: 3 discarded."."""
-    counts = ", ".join(f"{int(number):,} {_words(outcome)}" for outcome, number in answer.get("counts", {}).items())
+def outcomes(text: str, answer: Json, **words: str) -> str:
+    """Return `text` with how many messages have each outcome, such as "Messages of billing: 3 discarded.".
+
+    `words`: what outcomes mean for this action, where that is another than usual.
+    """
+    counts = ", ".join(
+        f"{int(number):,} {words.get(outcome) or _words(outcome)}"
+        for outcome, number in answer.get("counts", {}).items()
+    )
     return f"{text}: {counts or 'no message'}."
 
 

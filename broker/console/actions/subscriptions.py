@@ -5,7 +5,7 @@ from typing import Any
 
 from broker.client.words import counted, duration_text, whole_seconds
 from broker.console.actions import reading
-from broker.console.actions.action import Action, Call, Field, Json, Receipt, Target, Values, Weight
+from broker.console.actions.action import Action, Call, Field, Json, Note, Receipt, Target, Values, Weight
 from broker.console.actions.common import (
     FILTER,
     LABELS,
@@ -26,6 +26,7 @@ from broker.console.actions.common import (
     patching,
     posting,
 )
+from broker.console.page import Block
 
 _ENDPOINT = Field(name="pushEndpoint", label="Endpoint", placeholder="https://example.com/hook")
 _ACK_DEADLINE = Field(
@@ -195,6 +196,32 @@ def _resent(target: Target, _: Values, answer: Json) -> Receipt:
     return Receipt(outcomes(f"Messages to {target.id}", answer), target.name)
 
 
+_MESSAGE_IDS = Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)
+_MOST_REPORTED = 10  # messages whose state a form shows
+_HELD_WORDS = {
+    "waiting": "left alone, because no consumer holds it: it is delivered when its turn comes",
+    "outstanding": "left alone, because an earlier message of its ordering key is not acknowledged",
+    "alreadySettled": "settled already",
+}
+
+
+def _states_asked(target: Target, values: Values) -> Mapping[str, Call]:
+    ids = [one for one in values["messageIds"] if one.isascii() and one.isdigit()][:_MOST_REPORTED]
+    return {one: Call("GET", f"{target.name}/messages/{one}") for one in ids}
+
+
+def _states(_: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    """Return what is known of each message."""
+    return [
+        Note(f"{id_}: {answer.error.message if answer.error is not None else answer.answer.get('verdict', '')}")
+        for id_, answer in answers.items()
+    ]
+
+
+def _held(target: Target, _: Values, answer: Json) -> Receipt:
+    return Receipt(outcomes(f"Messages of {target.id}", answer, **_HELD_WORDS), target.name)
+
+
 RECOVER = Action(
     on=SUBSCRIPTION,
     verb="recover",
@@ -222,7 +249,7 @@ RESEND = Action(
     title="Resend messages",
     label="Resend the messages",
     help="They are delivered once more, to this subscription alone, even if they were acknowledged.",
-    fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)],
+    fields=[_MESSAGE_IDS],
     call=posting("resend", "messageIds"),
     receipt=_resent,
     command=command("push resend {target} {messageIds}"),
@@ -387,6 +414,37 @@ ACTIONS: Sequence[Action] = [
         ),
     ),
     RESEND,
+    Action(
+        on=SUBSCRIPTION,
+        verb="release",
+        rpc="ReleaseMessages",
+        permission="pubsub.subscriptions.consume",
+        title="Release held messages",
+        label="Release the messages",
+        help="They are taken from the consumers that hold them, and delivered again at once.",
+        fields=[_MESSAGE_IDS],
+        asks=_states_asked,
+        notes=_states,
+        call=posting("release", "messageIds"),
+        receipt=_held,
+        command=command("sub release {target} {messageIds}"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="deadLetter",
+        rpc="DeadLetterMessages",
+        permission="pubsub.subscriptions.consume",
+        title="Dead-letter messages",
+        label="Dead-letter the messages",
+        help="Messages that are held or retried go to the dead-letter topic; a redrive brings them back.",
+        applies=lambda data: "deadLetterPolicy" in data.get("subscription", {}),
+        fields=[_MESSAGE_IDS],
+        asks=_states_asked,
+        notes=_states,
+        call=posting("deadLetter", "messageIds"),
+        receipt=_held,
+        command=command("sub dead-letter {target} {messageIds}"),
+    ),
     Action(
         on=SUBSCRIPTION,
         verb="snapshot",

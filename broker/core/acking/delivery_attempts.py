@@ -19,6 +19,7 @@ _ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
 _ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
 _MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
+_EXHAUST_RETURNED = statements.hot("exhaust_returned")
 _MERGE_PARTS = statements.hot("merge_parts")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
@@ -200,6 +201,25 @@ async def modify_ack_deadline(
     }
     [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
     return _missing(_asked(changes), _by_attempt(rows, shard_id))
+
+
+async def exhaust_returned(
+    connection: HotConnection, attempt: AttemptName, ordinal: int, *, failure: str, now: datetime
+) -> bool:
+    """Give the message of an ordering key that came back to the dead-letter forwarder.
+
+    Returns whether it was still the first of its key and not out.
+    """
+    asked = {
+        "shard_id": attempt.shard_id,
+        "subscription_id": attempt.subscription_id,
+        "attempt_id": attempt.attempt_id,
+        "position": ordinal + 1,
+        "failure": failure,
+        "now": now,
+    }
+    [rows] = await connection.run((_EXHAUST_RETURNED, asked))
+    return bool(rows)
 
 
 async def merge_parts(

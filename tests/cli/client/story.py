@@ -74,6 +74,7 @@ broker sub position billing
 broker sub extend billing $ACK_ID --by 1m
 broker sub nack billing $ACK_ID
 broker sub nack billing $ACK_ID --delay 30s
+broker sub release billing $ID
 broker sub ack billing $ACK_ID
 broker lag
 broker lag --order-by 'undeliveredMessages desc' --filter 'heldBy!=PAUSED'

@@ -1,0 +1,205 @@
+"""Gives messages back, and dead-letters them, by their message ids: ReleaseMessages and DeadLetterMessages (G2).
+
+They do what a nack and a rejection by ack ids do, for an operator who has no ack ids: a consumer that holds a
+message never answers, or a message fails again and again.  The row that has a message is read without a lock, and
+then changed as by its ack id.  If the message has moved to another row meanwhile, it is read again.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Literal, NamedTuple
+
+from broker.core.acking.ack_batch import NewDeadline
+from broker.core.acking.ack_coalescer import AckCoalescer
+from broker.core.acking.delivery_attempts import exhaust_returned
+from broker.core.backlog.delivery_state import BACKLOG, DeliveryState
+from broker.core.backlog.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
+from broker.core.backlog.outcome import Outcome
+from broker.core.context.core import Core
+from broker.core.log.message_ids import located
+from broker.core.resources.subscription_service import existing_subscription
+from broker.db.driver import statements
+from broker.db.driver.by_shard import by_shard
+from broker.db.driver.hot_connection import HotConnection
+from broker.model.ack_id import AttemptName, MessageNames
+from broker.model.dead_letter import NACK, REJECT
+from broker.model.errors import FailedPrecondition, InvalidArgument
+from broker.model.journal import Attribution, Author
+from broker.model.message_id import parse_message_ids
+from broker.model.names import leaf, project_of
+from broker.model.subscription import Subscription
+from broker.observability.log import fields_of
+
+MAX_HELD = 1_000  # messages of one call
+_TRIES = 3  # while messages move to other rows
+
+_LOCATE_MESSAGES = statements.hot("locate_messages")
+
+Id = tuple[int, int]  # shard, sequence
+Verb = Literal["release", "deadLetter"]
+
+_ACTED_ON: Mapping[Verb, Sequence[DeliveryState]] = {
+    "release": (DeliveryState.OUTSTANDING,),
+    "deadLetter": (DeliveryState.OUTSTANDING, DeliveryState.RETRYING),
+}
+_DONE: Mapping[Verb, Outcome] = {"release": Outcome.RELEASED, "deadLetter": Outcome.DEAD_LETTERED}
+
+
+class _Found(NamedTuple):
+    """The state of a message, and the row that has it.  `is_out`: ack ids of that row name it."""
+
+    state: DeliveryState
+    attempt: AttemptName | None = None
+    ordinal: int = 0
+    is_out: bool = False
+
+
+class HeldMessageService:
+    """Acts on messages that are with a consumer, or are retried.  Each is done once the call is answered."""
+
+    def __init__(self, core: Core, coalescer: AckCoalescer) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._states = core.states
+        self._coalescer = coalescer
+
+    async def release(self, name: str, message_ids: Sequence[str], *, by: str = "") -> Mapping[str, Outcome]:
+        """Give messages back that consumers hold: they are delivered again at once.
+
+        Later messages of the same ordering key that are out come back with a message.  Raises InvalidArgument,
+        NotFound (the subscription), FailedPrecondition (it is detached), Unavailable.
+        """
+        return await self._act("release", name, message_ids, by)
+
+    async def dead_letter(self, name: str, message_ids: Sequence[str], *, by: str = "") -> Mapping[str, Outcome]:
+        """Give messages up that consumers hold or that are retried: they go to the dead-letter topic.
+
+        Raises as `release` does, and FailedPrecondition if the subscription has no dead-letter topic.
+        """
+        return await self._act("deadLetter", name, message_ids, by)
+
+    async def _act(self, verb: Verb, name: str, message_ids: Sequence[str], by: str) -> Mapping[str, Outcome]:
+        if not 1 <= len(message_ids) <= MAX_HELD:
+            raise InvalidArgument(f"messageIds has {len(message_ids)} ids, from 1 to {MAX_HELD:,} are needed.")
+        given = list(dict.fromkeys(message_ids))
+        parsed = parse_message_ids(given)
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+        _check(subscription, verb)
+        async with self._database.hot() as hot:
+            ids = await located(hot, parsed)
+        done = await self._done(verb, subscription, list(dict.fromkeys(ids)), Author(by))
+        count = sum(outcome is _DONE[verb] for outcome in done.values())
+        if count:
+            what = "given back" if verb == "release" else "dead-lettered"
+            who = f" by {by}" if by else ""
+            self._states.report(
+                "held messages",
+                f"{count:,} messages of {name} are {what}{who}",
+                fields=fields_of(name, principal=by, count=count),
+            )
+        return {text: done[id_] for text, id_ in zip(given, ids, strict=True)}
+
+    async def _done(
+        self, verb: Verb, subscription: Subscription, ids: Sequence[Id], author: Author
+    ) -> Mapping[Id, Outcome]:
+        outcomes = dict.fromkeys(ids, Outcome.UNKNOWN)
+        left = list(ids)
+        for _ in range(_TRIES):
+            found = await self._read(subscription, left)
+            outcomes |= {id_: _outcome(verb, each.state) for id_, each in found.items()}
+            meant = {
+                id_: each
+                for id_, each in found.items()
+                if each.attempt is not None and each.state in _ACTED_ON[verb]
+            }
+            moved = await self._change(verb, subscription, meant, author)
+            outcomes |= dict.fromkeys(meant.keys() - moved, _DONE[verb])
+            left = [id_ for id_ in meant if id_ in moved]
+            if not left:
+                break
+        return outcomes
+
+    async def _change(
+        self, verb: Verb, subscription: Subscription, meant: Mapping[Id, _Found], author: Author
+    ) -> set[Id]:
+        """Returns the messages that were not in their rows any more, or not the first of their key."""
+        named = MessageNames()
+        moved: set[Id] = set()
+        for id_, each in meant.items():
+            assert each.attempt is not None
+            if each.is_out or not each.attempt.ordered:
+                named.setdefault(each.attempt, set()).add(each.ordinal)
+            else:
+                async with self._database.hot() as connection:
+                    now = self._clock.now()
+                    if not await exhaust_returned(connection, each.attempt, each.ordinal, failure=REJECT, now=now):
+                        moved.add(id_)
+        attribution = None if subscription.journal is None else Attribution(subscription.journal, author)
+        deadline = (
+            NewDeadline(0, "nacked", failure=NACK, attribution=attribution)
+            if verb == "release"
+            else NewDeadline(0, "exhausted", failure=REJECT, attribution=attribution)
+        )
+        stale: Mapping[AttemptName, set[int]] = {}
+        if named:
+            project = project_of(subscription.name)
+            stale = await self._coalescer.modify_ack_deadline(named, deadline, project=project)
+        for id_, each in meant.items():
+            if each.attempt is not None and each.ordinal in stale.get(each.attempt, ()):
+                moved.add(id_)
+        return moved
+
+    async def _read(self, subscription: Subscription, ids: Sequence[Id]) -> Mapping[Id, _Found]:
+        """Returns the messages that the log has of the subscription's topic."""
+        shard_ids = sorted({shard_id for shard_id, _ in ids} & {*subscription.shard_ids})
+        if not shard_ids:
+            return {}
+        now = self._clock.now()
+        found: dict[Id, _Found] = {}
+        async with self._database.hot() as connection:
+            backlogs = await lock_backlogs(
+                connection,
+                shard_ids=[],
+                own=(subscription.subscription_id, shard_ids),
+                consumable=(),
+                now=now,
+                locked=False,
+            )
+            for shard_id, [backlog] in backlogs.items():
+                messages = await _locate(connection, shard_id, [seq for of, seq in ids if of == shard_id])
+                await lock_delivery_rows(connection, [backlog], messages, locked=False)
+                for message in messages:
+                    found[shard_id, message.seq] = _found(backlog, message, backlog.state(message, now))
+        return found
+
+
+async def _locate(connection: HotConnection, shard_id: int, seqs: Sequence[int]) -> Sequence[NamedTuple]:
+    where = {"shard_ids": [shard_id] * len(seqs), "seqs": list(seqs)}
+    return list(chain(*await connection.run(*by_shard(connection, _LOCATE_MESSAGES, where))))
+
+
+def _found(backlog: LockedBacklog, message: NamedTuple, state: DeliveryState) -> _Found:
+    place = backlog.place_of(message)
+    return _Found(state) if place is None else _Found(state, *place)
+
+
+def _check(subscription: Subscription, verb: Verb) -> None:
+    """Raises FailedPrecondition."""
+    name = subscription.name
+    if subscription.detached:
+        raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+    if verb == "deadLetter" and subscription.max_delivery_attempts is None:
+        raise FailedPrecondition(
+            "Messages can be dead-lettered only by a subscription with a dead-letter topic "
+            f"(resource={leaf(name)})."
+        )
+
+
+def _outcome(verb: Verb, state: DeliveryState) -> Outcome:
+    """Returns the outcome of a message that is left alone."""
+    if state is DeliveryState.EXHAUSTED:
+        return Outcome.DEAD_LETTERED
+    if state is DeliveryState.OUTSTANDING:  # it moves from row to row, or waits for another one of its key
+        return Outcome.OUTSTANDING
+    return Outcome.WAITING if state in BACKLOG else Outcome.ALREADY_SETTLED
