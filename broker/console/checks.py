@@ -275,8 +275,9 @@ def of_schedules(schedules: Block, now: datetime) -> Iterable[Finding]:
     for one in schedules.list("schedules"):
         outcome, due = one.get("lastOutcome", ""), one.get("nextTime", "")
         if one["state"] == "PAUSED":
-            since = f", since {one['updateTime']} at the latest" if "updateTime" in one else ""
-            sentence = f"It is paused{since}, and publishes nothing until it is resumed."
+            since = f" at {one['pauseTime']}" if "pauseTime" in one else ""
+            by = f" by {one['pausedBy']}" if "pausedBy" in one else ""
+            sentence = f"It was paused{since}{by}, and publishes nothing until it is resumed."
             yield Finding(_PAUSED, one["name"], sentence, address_of(one["name"]), "View schedule")
             continue
         if outcome in _TICKS:

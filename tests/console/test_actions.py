@@ -106,6 +106,7 @@ DONE: list[tuple[str, str, dict[str, str], str]] = [
     (SUBSCRIPTION, "detach", {}, "Detached audit."),
     (SUBSCRIPTION, "delete", {}, "Deleted subscription audit."),
     (f"{PROJECT}/schedules/nightly", "run", {}, "Ran nightly."),
+    (f"{PROJECT}/schedules/nightly", "update", {"interval": "2h"}, "Changed the times of nightly."),
     (f"{PROJECT}/schedules/nightly", "pause", {}, "Paused nightly."),
     (f"{PROJECT}/schedules/nightly", "resume", {}, "Resumed nightly."),
     (f"{PROJECT}/schedules/nightly", "delete", {}, "Deleted schedule nightly."),

@@ -8,6 +8,7 @@ from broker.console.actions.action import (
     CURRENT,
     Action,
     Call,
+    Change,
     Field,
     Json,
     Note,
@@ -50,6 +51,33 @@ def _put_schedule(target: Target, values: Values) -> Call:
         **chosen(values, "schedule", "interval", "timeZone"),
     }
     return Call("PUT", f"{target.project}/schedules/{values['id']}", body)
+
+
+_TIMES = [
+    Field(
+        name="schedule",
+        label="Cron",
+        placeholder="30 2 * * *",
+        help="Five fields, or six with seconds first.",
+    ),
+    Field(name="interval", label="Or an interval", read=duration_text, placeholder="90s"),
+    Field(name="timeZone", label="Time zone", placeholder="Europe/Berlin", help="Of cron. Empty: UTC."),
+]
+
+
+def _retime(target: Target, values: Values) -> Call:
+    kept = chosen(values[CURRENT], "topic", "start", "end", "missed")
+    return Call("PUT", target.name, kept | chosen(values, "schedule", "interval", "timeZone"))
+
+
+def _times_of(schedule: Json) -> Mapping[str, str]:
+    return {each.name: schedule.get(each.name, "") for each in _TIMES}
+
+
+def _new_times(schedule: Json, values: Values) -> Sequence[Change]:
+    before = [f"{each.label}: {schedule[each.name]}" for each in _TIMES if schedule.get(each.name)]
+    after = [f"{each.label}: {values[each.name]}" for each in _TIMES if values.get(each.name)]
+    return differences("\n".join(before), "\n".join(after))
 
 
 def _create_schema(target: Target, values: Values) -> Call:
@@ -124,14 +152,7 @@ ACTIONS: Sequence[Action] = [
         fields=[
             Field(name="id", label="Id", required=True, placeholder="nightly"),
             Field(name="topic", label="Topic", required=True, placeholder="jobs"),
-            Field(
-                name="schedule",
-                label="Cron",
-                placeholder="30 2 * * *",
-                help="Five fields, or six with seconds first.",
-            ),
-            Field(name="interval", label="Or an interval", read=duration_text, placeholder="90s"),
-            Field(name="timeZone", label="Time zone", placeholder="Europe/Berlin", help="Empty: UTC."),
+            *_TIMES,
             Field(name="data", label="Body", kind="area"),
             Field(name="attributes", label="Attributes", kind="area", read=reading.pairs),
             Field(name="orderingKey", label="Ordering key"),
@@ -157,10 +178,29 @@ ACTIONS: Sequence[Action] = [
     ),
     Action(
         on=_SCHEDULE,
+        verb="update",
+        rpc="PutSchedule",
+        permission="pubsub.schedules.create",
+        title="Change its times",
+        label="Change the times",
+        help="It keeps its topic and its message. Its next tick is the first at the new times.",
+        fields=_TIMES,
+        initial=_times_of,
+        changes=_new_times,
+        version=lambda schedule: schedule.get("updateTime", ""),
+        call=_retime,
+        receipt=done("Changed the times of {target}."),
+        command=command(
+            "schedule create {target} --topic TOPIC", schedule="cron", interval="every", timeZone="time-zone"
+        ),
+    ),
+    Action(
+        on=_SCHEDULE,
         verb="pause",
         rpc="PauseSchedule",
         permission="pubsub.schedules.update",
         title="Pause",
+        applies=lambda data: data.get("schedule", {}).get("state") != "PAUSED",
         label="Pause the schedule",
         at_once=True,
         call=posting("pause"),
@@ -173,6 +213,7 @@ ACTIONS: Sequence[Action] = [
         rpc="ResumeSchedule",
         permission="pubsub.schedules.update",
         title="Resume",
+        applies=lambda data: data.get("schedule", {}).get("state") == "PAUSED",
         label="Resume the schedule",
         at_once=True,
         call=posting("resume"),
