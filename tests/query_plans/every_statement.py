@@ -190,7 +190,14 @@ async def run_every_statement(log: Log, session: Any) -> None:
     [delivery] = await log.pull(connection=session)
     await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)
     await log.merge_parts(delivery, connection=session)
-    await exhaust_returned(session, log.name(delivery), 0, failure=REJECT, now=log.start)
+    await exhaust_returned(
+        session,
+        shard_id=log.shard_id,
+        subscription_id=log.subscription.subscription_id,
+        messages={log.name(delivery): 0},
+        failure=REJECT,
+        now=log.start,
+    )
     attribution = Attribution(Journal(mode=JournalMode.ALL))
     names = [log.name(delivery)]
     async with journal.written_down(

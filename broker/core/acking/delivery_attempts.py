@@ -3,7 +3,7 @@
 docs/claim.md lists the other modules that write `delivery_attempts`, and a test checks the list.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -204,22 +204,29 @@ async def modify_ack_deadline(
 
 
 async def exhaust_returned(
-    connection: HotConnection, attempt: AttemptName, ordinal: int, *, failure: str, now: datetime
-) -> bool:
-    """Give the message of an ordering key that came back to the dead-letter forwarder.
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    subscription_id: int,
+    messages: Mapping[AttemptName, int],
+    failure: str,
+    now: datetime,
+) -> set[AttemptName]:
+    """Give messages of ordering keys that came back to the dead-letter forwarder: of each attempt that at an ordinal.
 
-    Returns whether it was still the first of its key and not out.
+    Returns the attempts whose message was out again, or was not the first of its key any more.
     """
     asked = {
-        "shard_id": attempt.shard_id,
-        "subscription_id": attempt.subscription_id,
-        "attempt_id": attempt.attempt_id,
-        "position": ordinal + 1,
+        "shard_id": shard_id,
+        "subscription_id": subscription_id,
+        "attempt_ids": [attempt.attempt_id for attempt in messages],
+        "positions": [ordinal + 1 for ordinal in messages.values()],
         "failure": failure,
         "now": now,
     }
     [rows] = await connection.run((_EXHAUST_RETURNED, asked))
-    return bool(rows)
+    done = {row.attempt_id for row in rows}
+    return {attempt for attempt in messages if attempt.attempt_id not in done}
 
 
 async def merge_parts(

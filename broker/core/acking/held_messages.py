@@ -7,7 +7,7 @@ then changed as by its ack id.  If the message has moved to another row meanwhil
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from broker.core.acking.ack_batch import NewDeadline
 from broker.core.acking.ack_coalescer import AckCoalescer
@@ -107,7 +107,7 @@ class HeldMessageService:
         left = list(ids)
         for _ in range(_TRIES):
             found = await self._read(subscription, left)
-            outcomes |= {id_: _outcome(verb, each.state) for id_, each in found.items()}
+            outcomes |= {id_: _outcome(each.state) for id_, each in found.items()}
             meant = {
                 id_: each
                 for id_, each in found.items()
@@ -124,31 +124,48 @@ class HeldMessageService:
         self, verb: Verb, subscription: Subscription, meant: Mapping[Id, _Found], author: Author
     ) -> set[Id]:
         """Returns the messages that were not in their rows any more, or not the first of their key."""
-        named = MessageNames()
-        moved: set[Id] = set()
-        for id_, each in meant.items():
+        out = MessageNames()
+        returned: dict[AttemptName, int] = {}  # first messages of their keys
+        for each in meant.values():
             assert each.attempt is not None
             if each.is_out or not each.attempt.ordered:
-                named.setdefault(each.attempt, set()).add(each.ordinal)
+                out.setdefault(each.attempt, set()).add(each.ordinal)
             else:
-                async with self._database.hot() as connection:
-                    now = self._clock.now()
-                    if not await exhaust_returned(connection, each.attempt, each.ordinal, failure=REJECT, now=now):
-                        moved.add(id_)
+                returned[each.attempt] = each.ordinal
+        again = await self._exhaust(subscription, returned)
+        stale = await self._modify(verb, subscription, out, author) if out else {}
+        return {
+            id_
+            for id_, each in meant.items()
+            if each.attempt in again or (each.attempt is not None and each.ordinal in stale.get(each.attempt, ()))
+        }
+
+    async def _modify(
+        self, verb: Verb, subscription: Subscription, messages: MessageNames, author: Author
+    ) -> Mapping[AttemptName, set[int]]:
         attribution = None if subscription.journal is None else Attribution(subscription.journal, author)
         deadline = (
             NewDeadline(0, "nacked", failure=NACK, attribution=attribution)
             if verb == "release"
             else NewDeadline(0, "exhausted", failure=REJECT, attribution=attribution)
         )
-        stale: Mapping[AttemptName, set[int]] = {}
-        if named:
-            project = project_of(subscription.name)
-            stale = await self._coalescer.modify_ack_deadline(named, deadline, project=project)
-        for id_, each in meant.items():
-            if each.attempt is not None and each.ordinal in stale.get(each.attempt, ()):
-                moved.add(id_)
-        return moved
+        project = project_of(subscription.name)
+        return await self._coalescer.modify_ack_deadline(messages, deadline, project=project)
+
+    async def _exhaust(self, subscription: Subscription, messages: Mapping[AttemptName, int]) -> set[AttemptName]:
+        """Gives up messages that came back.  Returns the attempts where that was not possible any more."""
+        again: set[AttemptName] = set()
+        for shard_id in sorted({attempt.shard_id for attempt in messages}):
+            async with self._database.hot() as connection:
+                again |= await exhaust_returned(
+                    connection,
+                    shard_id=shard_id,
+                    subscription_id=subscription.subscription_id,
+                    messages={name: ordinal for name, ordinal in messages.items() if name.shard_id == shard_id},
+                    failure=REJECT,
+                    now=self._clock.now(),
+                )
+        return again
 
     async def _read(self, subscription: Subscription, ids: Sequence[Id]) -> Mapping[Id, _Found]:
         """Returns the messages that the log has of the subscription's topic."""
@@ -174,12 +191,12 @@ class HeldMessageService:
         return found
 
 
-async def _locate(connection: HotConnection, shard_id: int, seqs: Sequence[int]) -> Sequence[NamedTuple]:
+async def _locate(connection: HotConnection, shard_id: int, seqs: Sequence[int]) -> Sequence[Any]:
     where = {"shard_ids": [shard_id] * len(seqs), "seqs": list(seqs)}
     return list(chain(*await connection.run(*by_shard(connection, _LOCATE_MESSAGES, where))))
 
 
-def _found(backlog: LockedBacklog, message: NamedTuple, state: DeliveryState) -> _Found:
+def _found(backlog: LockedBacklog, message: Any, state: DeliveryState) -> _Found:
     place = backlog.place_of(message)
     return _Found(state) if place is None else _Found(state, *place)
 
@@ -196,7 +213,7 @@ def _check(subscription: Subscription, verb: Verb) -> None:
         )
 
 
-def _outcome(verb: Verb, state: DeliveryState) -> Outcome:
+def _outcome(state: DeliveryState) -> Outcome:
     """Returns the outcome of a message that is left alone."""
     if state is DeliveryState.EXHAUSTED:
         return Outcome.DEAD_LETTERED
