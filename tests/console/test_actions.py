@@ -339,7 +339,7 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
     """By hand every action is tried: it is refused exactly if its page says that a permission is missing."""
     async with guarded(database_url, console="auto") as world:
         project = world.project
-        await _make_both(world)
+        await _make_all(world)
         await world.client.post("/console/login", data={"credential": json.dumps(world.admin)})
         for page in ("", "/topics", "/subscriptions", "/schedules", "/schemas"):
             assert (await world.client.get(f"/console/{project}{page}")).status_code == 200, page
@@ -349,7 +349,8 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
             if action.on not in RESOURCES or "" not in action.shown_on or action.verb in ONLY_SOMETIMES:
                 continue
             resource = f"/console/{project}/{RESOURCES[action.on]}"
-            address, typed = f"{resource}:{action.verb}", TYPED.get(action.verb, {})
+            typed = TYPED.get((action.on.split("/")[-2], action.verb), {})
+            address = f"{resource}:{action.verb}"
             page = await world.client.get(resource)
             form = await look(world.client, address, typed)
             permitted = form.status_code != 403 and "It requires <code>" not in form.text
@@ -360,12 +361,15 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
             assert (answer.status_code == 403) != permitted, (role, action.verb, answer.text)
             assert answer.status_code < 500
             if permitted:
-                await _make_both(world)
+                await _make_all(world)
 
 
 RESOURCES = {
     "projects/{project}/topics/{topic}": "topics/orders",
     "projects/{project}/subscriptions/{subscription}": "subscriptions/audit",
+    "projects/{project}/schedules/{schedule}": "schedules/nightly",
+    "projects/{project}/snapshots/{snapshot}": "snapshots/kept",
+    "projects/{project}/schemas/{schema}": "schemas/Order",
 }
 # Offered for some states of a resource only, or in need of another permission, on another resource.
 ONLY_SOMETIMES = {
@@ -379,13 +383,17 @@ ONLY_SOMETIMES = {
     "recover",
     "replayMissing",
 }
-TYPED = {verb: typed for _, verb, typed, _ in DONE if not any("{" in value for value in typed.values())}
+TYPED = {
+    (path.split("/")[-2] if path.count("/") > 1 else "", verb): typed
+    for path, verb, typed, _ in DONE
+    if not any("{" in value for value in typed.values())
+}
 TYPED |= {
-    "snapshot": {"id": "again"},
-    "copy": {"targetTopic": "orders"},
-    "retract": {"messageIds": "1"},
-    "resend": {"messageIds": "1"},
-    "release": {"messageIds": "1"},
+    ("subscriptions", "snapshot"): {"id": "again"},
+    ("topics", "copy"): {"targetTopic": "orders"},
+    ("topics", "retract"): {"messageIds": "1"},
+    ("subscriptions", "resend"): {"messageIds": "1"},
+    ("subscriptions", "release"): {"messageIds": "1"},
 }
 SHOWN = {
     "etag": "AAAA",
@@ -395,12 +403,21 @@ SHOWN = {
 }  # where the page shows nothing
 
 
-async def _make_both(world: Guarded) -> None:
-    """Make the topic and the subscription anew, which an action may have deleted, frozen or detached."""
-    await world.call("PUT", f"{world.project}/topics/orders", {})
-    await world.call("POST", f"{world.project}/topics/orders:unfreeze", {})
+async def _make_all(world: Guarded) -> None:
+    """Make the resources anew, which an action may have deleted, frozen, paused or detached."""
+    topic = f"{world.project}/topics/orders"
+    await world.call("PUT", topic, {})
+    await world.call("POST", f"{topic}:unfreeze", {})
     await world.call("DELETE", f"{world.project}/subscriptions/audit")
-    await world.ok("PUT", f"{world.project}/subscriptions/audit", {"topic": f"{world.project}/topics/orders"})
+    await world.ok("PUT", f"{world.project}/subscriptions/audit", {"topic": topic})
+    await world.ok("PUT", f"{world.project}/schedules/nightly", {"topic": topic, "message": {}, "interval": "1h"})
+    await world.ok("POST", f"{world.project}/schedules/nightly:resume", {})
+    await world.call("DELETE", f"{world.project}/snapshots/kept")
+    await world.ok(
+        "PUT", f"{world.project}/snapshots/kept", {"subscription": f"{world.project}/subscriptions/audit"}
+    )
+    await world.call("DELETE", f"{world.project}/schemas/Order")
+    await world.ok("POST", f"{world.project}/schemas?schemaId=Order", {"type": "AVRO", "definition": AVRO})
 
 
 async def test_a_session_that_has_ended_loses_nothing_that_was_typed(database_url: str) -> None:

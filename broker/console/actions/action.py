@@ -146,6 +146,11 @@ def itself(target: Target) -> str:
     return target.name
 
 
+def project_of(target: Target) -> str:
+    """Return the name of the project, on which permissions on what has no policy of its own are needed."""
+    return target.project
+
+
 def above(target: Target) -> str:
     """Return the name of what the resource is in."""
     return target.name.rsplit("/", 2)[0]

@@ -340,6 +340,7 @@ class ActionPages:
             if action.changes is not None:
                 current = await self._current(request, action, target, form)
                 if current is not None:
+                    await self._refuse_by_permission(request, action, target, current)
                     values = {**values, CURRENT: _as_shown(action, current, form)}
             call = _confirmed(action, target, values, form)
             await self.check(request, action, target, values)
@@ -358,6 +359,18 @@ class ActionPages:
         if action.secret is not None:
             return self._reveal(request, action, target, action.secret(target, values, answer))
         return self._done(request, action.receipt(target, values, answer))
+
+    async def _refuse_by_permission(
+        self, request: Request, action: Action, target: Target, current: dict[str, Any]
+    ) -> None:
+        """Refuse what the viewer may not do before a version is compared that the API does not compare.
+
+        Raises ApiError.
+        """
+        if "etag" in current or not action.version(current):
+            return
+        if not await self.permitted(request, [Asked(action, target)]):
+            raise ApiError(403, "PERMISSION_DENIED", f"Permission {action.permission} denied on {target.name}.")
 
     async def check(self, request: Request, action: Action, target: Target, values: Values) -> None:
         """Check what the API does not, before an action is sent.  Raises ApiError."""

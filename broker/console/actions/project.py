@@ -16,6 +16,7 @@ from broker.console.actions.action import (
     Target,
     Values,
     Weight,
+    project_of,
 )
 from broker.console.actions.common import (
     LABELS,
@@ -78,6 +79,11 @@ def _new_times(schedule: Json, values: Values) -> Sequence[Change]:
     before = [f"{each.label}: {schedule[each.name]}" for each in _TIMES if schedule.get(each.name)]
     after = [f"{each.label}: {values[each.name]}" for each in _TIMES if values.get(each.name)]
     return differences("\n".join(before), "\n".join(after))
+
+
+def _topic_of(target: Target) -> str:
+    """Return the topic of a scheduled message."""
+    return f"{target.project}/topics/{target.parts['topic']}"
 
 
 def _create_schema(target: Target, values: Values) -> Call:
@@ -168,6 +174,7 @@ ACTIONS: Sequence[Action] = [
         verb="run",
         rpc="RunSchedule",
         permission="pubsub.schedules.run",
+        needed_on=project_of,
         title="Run now",
         label="Run it now",
         at_once=True,
@@ -181,6 +188,7 @@ ACTIONS: Sequence[Action] = [
         verb="update",
         rpc="PutSchedule",
         permission="pubsub.schedules.create",
+        needed_on=project_of,
         title="Change its times",
         label="Change the times",
         help="It keeps its topic and its message. Its next tick is the first at the new times.",
@@ -199,6 +207,7 @@ ACTIONS: Sequence[Action] = [
         verb="pause",
         rpc="PauseSchedule",
         permission="pubsub.schedules.update",
+        needed_on=project_of,
         title="Pause",
         applies=lambda data: data.get("schedule", {}).get("state") != "PAUSED",
         label="Pause the schedule",
@@ -212,6 +221,7 @@ ACTIONS: Sequence[Action] = [
         verb="resume",
         rpc="ResumeSchedule",
         permission="pubsub.schedules.update",
+        needed_on=project_of,
         title="Resume",
         applies=lambda data: data.get("schedule", {}).get("state") == "PAUSED",
         label="Resume the schedule",
@@ -225,6 +235,7 @@ ACTIONS: Sequence[Action] = [
         verb="delete",
         rpc="DeleteSchedule",
         permission="pubsub.schedules.delete",
+        needed_on=project_of,
         title="Delete the schedule",
         label="Delete the schedule",
         weight=Weight.LOSSY,
@@ -309,6 +320,7 @@ ACTIONS: Sequence[Action] = [
         verb="cancel",
         rpc="CancelScheduled",
         permission="pubsub.topics.update",
+        needed_on=_topic_of,
         title="Cancel the message",
         label="Cancel the message",
         weight=Weight.LOSSY,

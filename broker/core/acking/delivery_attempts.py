@@ -212,9 +212,10 @@ async def exhaust_returned(
     failure: str,
     now: datetime,
 ) -> set[AttemptName]:
-    """Give messages of ordering keys that came back to the dead-letter forwarder: of each attempt that at an ordinal.
+    """Give messages of ordering keys that came back to the dead-letter forwarder.
 
-    Returns the attempts whose message was out again, or was not the first of its key any more.
+    `messages`: the ordinal of each in its attempt.  Returns the attempts whose message was out again, or was not
+    the first of its key any more.
     """
     asked = {
         "shard_id": shard_id,

@@ -3,6 +3,7 @@
 -- key any more.  `positions`: of each message in its row, from 1.
 -- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], positions int8[], failure text,
 --     now timestamptz
+-- columns: attempt_id
 WITH locked AS (
     SELECT d.subscription_id, d.attempt_id, d.part
     FROM delivery_attempts AS d
