@@ -540,6 +540,27 @@ async def test_a_message_is_published_from_a_template(rest: Rest) -> None:
     assert (text(received), received["message"]["attributes"]) == ("thirteen", {"shop": "eu"})
 
 
+async def test_a_form_that_takes_something_back_says_what_since_when_and_why(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(retainAckedMessages=True)
+    await rest.publish("a", "b")
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z", "undoable": True})
+    await rest.ok("POST", f"{rest.subscription()}:pause", {"reason": "incident 4711"})
+    await rest.ok("POST", f"{rest.topic()}:freeze", {"reason": "It is migrated."})
+    schedule = f"{rest.project}/schedules/nightly"
+    await rest.ok("PUT", schedule, {"topic": rest.topic(), "message": {}, "interval": "1h"})
+    await rest.ok("POST", f"{schedule}:pause", {})
+    for name, verb, said in (
+        (rest.subscription(), "resume", r"It has been paused since <time.*?: incident 4711"),
+        (rest.subscription(), "undoSeek", r"The seek at <time.*? settled 2 messages unacknowledged\."),
+        (rest.topic(), "unfreeze", r"It has been frozen since <time.*?: It is migrated\."),
+        (schedule, "resume", r"It has been paused since <time"),
+    ):
+        page = await look(rest.client, f"/console/{name}:{verb}", {})
+        [notes] = re.findall(r'id="notes">(.*?)</ul>', page.text, re.DOTALL)
+        assert re.search(said, notes), (verb, notes)
+
+
 def test_lossy_actions_have_previews() -> None:
     for action in ACTIONS:
         assert action.has_preview == (action.weight is not Weight.REVERSIBLE), action.path

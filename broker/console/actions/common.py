@@ -1,14 +1,14 @@
 """Parts that several actions share: fields, calls and receipts."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
 from broker.client.fields import snake
 from broker.client.words import in_words, leaf
 from broker.console.actions import reading
-from broker.console.actions.action import Call, Field, Json, Receipt, Target, Values
+from broker.console.actions.action import Call, Field, Json, Note, Receipt, Target, Values
 
 TOPIC = "projects/{project}/topics/{topic}"
 SUBSCRIPTION = "projects/{project}/subscriptions/{subscription}"
@@ -91,6 +91,21 @@ def operation(text: str) -> MakeReceipt:
         return Receipt(text.format(target=target.id), answer.get("name", target.name))
 
     return receipt
+
+
+def asking_itself(target: Target, _: Values) -> Mapping[str, Call]:
+    """Ask for the resource, for the notes of an action."""
+    return {"own": Call("GET", target.name)}
+
+
+def since(what: str, found: Json, *, time: str, by: str, reason: str = "") -> Sequence[Note]:
+    """Say since when something is so, by whom and why, by the names of these fields; nothing if it is not."""
+    if time not in found and reason not in found:
+        return ()
+    at = f" since {found[time]}" if time in found else ""
+    who = f" by {found[by]}" if found.get(by) else ""
+    why = f": {found[reason]}" if found.get(reason) else "."
+    return [Note(f"{what}{at}{who}{why}")]
 
 
 def in_project(collection: str) -> Callable[[Target], str]:

@@ -23,6 +23,7 @@ from broker.console.actions.common import (
     PROJECT,
     SCHEMA,
     SNAPSHOT,
+    asking_itself,
     chosen,
     command,
     created,
@@ -32,6 +33,7 @@ from broker.console.actions.common import (
     full_name,
     in_project,
     posting,
+    since,
 )
 from broker.console.actions.differences import differences
 from broker.console.page import Block
@@ -226,6 +228,8 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: data.get("schedule", {}).get("state") == "PAUSED",
         label="Resume the schedule",
         at_once=True,
+        asks=asking_itself,
+        notes=lambda _, answers: since("It has been paused", answers["own"].answer, time="pauseTime", by="pausedBy"),
         call=posting("resume"),
         receipt=done("Resumed {target}.", undo="pause"),
         command=command("schedule resume {target}"),

@@ -13,6 +13,7 @@ from broker.console.actions.common import (
     RATE,
     REASON,
     SUBSCRIPTION,
+    asking_itself,
     chosen,
     command,
     created,
@@ -25,6 +26,7 @@ from broker.console.actions.common import (
     outcomes,
     patching,
     posting,
+    since,
 )
 from broker.console.page import Block
 
@@ -222,6 +224,26 @@ def _held(target: Target, _: Values, answer: Json) -> Receipt:
     return Receipt(outcomes(f"Messages of {target.id}", answer, **_HELD_WORDS), target.name)
 
 
+def _skip_asked(target: Target, _: Values) -> Mapping[str, Call]:
+    return {"lag": Call("GET", f"{target.project}/lag", query={"fresh": "true", "filter": f"name={target.id}"})}
+
+
+def _skip(_: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    """Say when messages were skipped that an undo brings back, and how many."""
+    for one in answers["lag"].list("subscriptions"):
+        if "lastSkip" in one:
+            skip = one["lastSkip"]
+            skipped = counted(skip["messages"], "message")
+            return [Note(f"The {skip['cause'].lower()} at {skip['skipTime']} settled {skipped} unacknowledged.")]
+    return [Note("No seek or purge that settled unacknowledged messages is known.")]
+
+
+def _paused(_: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    found = answers["own"].answer
+    pause = found if "pausedReason" in found else found.get("pause", {})
+    return since("It has been paused", pause, time="pauseTime", by="pausedBy", reason="pausedReason")
+
+
 RECOVER = Action(
     on=SUBSCRIPTION,
     verb="recover",
@@ -317,6 +339,8 @@ ACTIONS: Sequence[Action] = [
         label="Undo it",
         help="Back to where it was before the newest seek or purge of the last hour that can be undone.",
         at_once=True,
+        asks=_skip_asked,
+        notes=_skip,
         call=posting("undoSeek"),
         receipt=_sought,
         command=command("seek {target} --undo --yes"),
@@ -344,6 +368,8 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: "pause" in data.get("subscription", {}),
         label="Resume the subscription",
         at_once=True,
+        asks=asking_itself,
+        notes=_paused,
         call=posting("resume"),
         receipt=done("Resumed {target}.", undo="pause"),
         command=command("sub resume {target}"),
@@ -372,6 +398,8 @@ ACTIONS: Sequence[Action] = [
         applies=_pushes_are_paused,
         shown_on=("", "/pushAttempts"),
         at_once=True,
+        asks=lambda target, values: {"own": _status(target, values)},
+        notes=_paused,
         call=posting("resumePush"),
         receipt=done("Resumed the pushes of {target}.", undo="pausePush"),
         command=command("push resume {target}"),
