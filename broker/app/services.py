@@ -9,7 +9,6 @@ from broker.app.config import AppConfig
 from broker.app.guard import Guard
 from broker.app.messages import Messages
 from broker.core.acking import rpcs as acking
-from broker.core.acking.held_messages import HeldMessageService
 from broker.core.acking.service import AcknowledgeService
 from broker.core.backlog.seeking import rpcs as seeking
 from broker.core.backlog.seeking.backlog_loss import measure_backlog
@@ -43,14 +42,13 @@ class CoreServices:
     pull: PullService
     streaming_pull: StreamingPullService
     acknowledge: AcknowledgeService
-    held_messages: HeldMessageService
 
     def make_rpcs(self) -> Sequence[Row]:
         """The rows of the calls that every broker serves."""
         return [
             *publishing.make_rpcs(self.publish),
             *pulling.make_rpcs(pulls=self.pull, streams=self.streaming_pull, acknowledge=self.acknowledge),
-            *acking.make_rpcs(self.acknowledge, self.held_messages),
+            *acking.make_rpcs(self.acknowledge),
             *seeking.make_rpcs(snapshots=self.snapshots, seeks=self.seeks),
             *resources.make_rpcs(
                 topics=self.topics,
@@ -102,5 +100,4 @@ def make_services(
             readers=claiming.readers,
         ),
         acknowledge=AcknowledgeService(core, acking.coalescer, claiming.activity),
-        held_messages=HeldMessageService(core, acking.coalescer),
     )

@@ -45,7 +45,7 @@ async def test_a_limit_is_set_with_the_one_before_beside_it_and_taken_back(rest:
     assert receipt(done) == f"Set publishMessages of {rest.project.removeprefix('projects/')} to 3."
     assert (await rest.ok("GET", f"{rest.project}/quotas"))["limits"] == {"publishMessages": 3}
     shown = await rest.client.get(done.headers["location"])
-    [undo] = re.findall(r'href="([^"]*:setQuota[^"]*)">Undo<', shown.text)
+    [undo] = re.findall(r'href="([^"]*setQuota[^"]*)">Undo<', shown.text)
     back = await rest.client.get(html.unescape(undo))
     assert changes(back.text)[1] == ("ins", "publishMessages: the broker&#39;s default")
     same = await look(rest.client, form(rest), FEW)

@@ -229,7 +229,9 @@ ACTIONS: Sequence[Action] = [
         label="Resume the schedule",
         at_once=True,
         asks=asking_itself,
-        notes=lambda _, answers: since("It has been paused", answers["own"].answer, time="pauseTime", by="pausedBy"),
+        notes=lambda _, answers: since(
+            "It has been paused", answers["own"].answer, time="pauseTime", by="pausedBy"
+        ),
         call=posting("resume"),
         receipt=done("Resumed {target}.", undo="pause"),
         command=command("schedule resume {target}"),

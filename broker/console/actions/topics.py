@@ -160,7 +160,7 @@ ACTIONS: Sequence[Action] = [
         at_once=True,
         asks=asking_itself,
         notes=lambda _, answers: since(
-            "It is frozen",
+            "It has been frozen",
             answers["own"].answer.get("frozen", {}),
             time="freezeTime",
             by="frozenBy",

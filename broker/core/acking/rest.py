@@ -1,24 +1,15 @@
-"""Acknowledging messages and changing their ack deadlines.
+"""Acknowledging messages and changing their ack deadlines; Nack and Reject are extensions."""
 
-Nack, Reject, ReleaseMessages and DeadLetterMessages are extensions.
-"""
-
-from collections import Counter
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
 from broker.api.peer import host_of
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
-from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
 from broker.api.steps import LONG_BODY
-from broker.core.acking.held_messages import HeldMessageService
 from broker.core.acking.service import AcknowledgeService
-from broker.core.backlog.outcome import Outcome
 from broker.model.ack_id import MAX_ACK_IDS
 from broker.model.api_json import Int32
 
@@ -55,16 +46,6 @@ async def reject(service: AcknowledgeService, call: Call) -> bytes:
     return EMPTY
 
 
-async def release(service: HeldMessageService, call: Call) -> bytes:
-    ids = decode_held_messages(call.body)
-    return encode_resource(outcomes_json(await service.release(call.name, ids, by=call.caller.member)))
-
-
-async def dead_letter(service: HeldMessageService, call: Call) -> bytes:
-    ids = decode_held_messages(call.body)
-    return encode_resource(outcomes_json(await service.dead_letter(call.name, ids, by=call.caller.member)))
-
-
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
@@ -88,17 +69,11 @@ class RejectRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     ack_ids: list[str] = []
 
 
-class HeldMessagesRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    message_ids: list[str] = []
-    subscription: object = None  # in the path
-
-
 MAX_TOKENS = 2 * MAX_ACK_IDS + 100
 _acknowledge = msgspec.json.Decoder(AcknowledgeRequest)
 _modify_ack_deadline = msgspec.json.Decoder(ModifyAckDeadlineRequest)
 _nack = msgspec.json.Decoder(NackRequest)
 _reject = msgspec.json.Decoder(RejectRequest)
-_held = msgspec.json.Decoder(HeldMessagesRequest)
 
 
 def decode_acknowledge(body: bytes) -> list[str]:
@@ -120,15 +95,3 @@ def decode_nack(body: bytes) -> tuple[list[str], timedelta | None]:
 def decode_reject(body: bytes) -> list[str]:
     """The ack ids of a reject request.  Raises InvalidArgument."""
     return decode_request(_reject, body, max_tokens=MAX_TOKENS).ack_ids
-
-
-def decode_held_messages(body: bytes) -> list[str]:
-    """The message ids of a release, or of a call that dead-letters messages.  Raises InvalidArgument."""
-    return decode_request(_held, body).message_ids
-
-
-def outcomes_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    return {
-        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
-        "counts": {outcome: str(count) for outcome, count in Counter(outcomes.values()).items()},
-    }

@@ -9,11 +9,10 @@ from broker.api.rest.routes import Rest
 from broker.api.row import SUBSCRIBER, SUBSCRIPTION, Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.core.acking import grpc, rest
-from broker.core.acking.held_messages import HeldMessageService
 from broker.core.acking.service import AcknowledgeService
 
 
-def make_rpcs(service: AcknowledgeService, held: HeldMessageService) -> Sequence[Row]:
+def make_rpcs(service: AcknowledgeService) -> Sequence[Row]:
     # fmt: off
     return [
         Row(
@@ -53,22 +52,6 @@ def make_rpcs(service: AcknowledgeService, held: HeldMessageService) -> Sequence
             name="Reject", kind=Kind.HOT, size=Size.ACK_IDS, audit=Audit.USE, starts=None,
             needs=CONSUME,
             rest=[Rest("POST", f"{SUBSCRIPTION}:reject", "Reject", partial(rest.reject, service), ())],
-            grpc=[],
-        ),
-        Row(
-            name="ReleaseMessages", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
-            needs=CONSUME,
-            rest=[Rest("POST", f"{SUBSCRIPTION}:release", "ReleaseMessages", partial(rest.release, held), ())],
-            grpc=[],
-        ),
-        Row(
-            name="DeadLetterMessages", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
-            needs=CONSUME,
-            rest=[
-                Rest(
-                    "POST", f"{SUBSCRIPTION}:deadLetter", "DeadLetterMessages", partial(rest.dead_letter, held), (),
-                ),
-            ],
             grpc=[],
         ),
     ]

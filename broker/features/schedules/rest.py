@@ -121,7 +121,7 @@ def decode_schedule(body: bytes) -> tuple[Definition, bool]:
     """
     request = decode_request(_decoder, body)
     if request.message is not None and request.template is not None:
-        raise InvalidArgument("Only one of message and template can be given.")
+        raise InvalidArgument("One of message and template can be given, not both.")
     message = request.message or request.template or NewMessage()
     if request.schedule and request.interval:
         raise InvalidArgument("Only one of schedule and interval can be given.")

@@ -56,7 +56,8 @@ class SchedulesService:
         """
         check_name(name, "schedules")
         now = self._clock.now()
-        self._check(name, definition, now)
+        if not keeps_message:
+            self._check(name, definition, now)
         async with self._database.transaction() as connection:
             if await find_topic(connection, name=definition.topic) is None:
                 raise topic_not_found(definition.topic)
@@ -65,6 +66,7 @@ class SchedulesService:
                 if before is None:
                     raise InvalidArgument("One of message and template must be given for a new schedule.")
                 definition = definition.with_message_of(before.definition)
+                self._check(name, definition, now)
             if (
                 before is None
                 and await store.count_schedules(connection, project=project_of(name)) >= MAX_SCHEDULES
