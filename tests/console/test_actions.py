@@ -114,8 +114,8 @@ DONE: list[tuple[str, str, dict[str, str], str]] = [
     (f"{PROJECT}/schemas/Order", "revoke", GIVEN, "user:bob@example.com has roles/pubsub.viewer on Order no more."),
     (f"{PROJECT}/schemas/Order", "commit", {"type": "AVRO", "definition": WIDER}, "Committed a revision of Order."),
     (f"{PROJECT}/schemas/Order", "delete", {}, "Deleted schema Order."),
-    (f"{PROJECT}/snapshots/kept", "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on kept."),
-    (f"{PROJECT}/snapshots/kept", "revoke", GIVEN, "user:bob@example.com has roles/pubsub.viewer on kept no more."),
+    (f"{PROJECT}/snapshots/before", "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on before."),
+    (f"{PROJECT}/snapshots/before", "revoke", GIVEN, " has roles/pubsub.viewer on before no more."),
     (f"{PROJECT}/snapshots/kept", "delete", {}, "Deleted snapshot kept."),
     (f"{PROJECT}/operations/{{operation}}", "cancel", {}, "Cancelled the operation."),
     (PROJECT, "mark", {"text": "Release 7", "labels": "release=7"}, "Marked: Release 7."),
@@ -410,7 +410,11 @@ async def _make_all(world: Guarded) -> None:
     await world.call("POST", f"{topic}:unfreeze", {})
     await world.call("DELETE", f"{world.project}/subscriptions/audit")
     await world.ok("PUT", f"{world.project}/subscriptions/audit", {"topic": topic})
-    await world.ok("PUT", f"{world.project}/schedules/nightly", {"topic": topic, "message": {}, "interval": "1h"})
+    await world.ok(
+        "PUT",
+        f"{world.project}/schedules/nightly",
+        {"topic": topic, "message": {"data": "YQ=="}, "interval": "3600s"},
+    )
     await world.ok("POST", f"{world.project}/schedules/nightly:resume", {})
     await world.call("DELETE", f"{world.project}/snapshots/kept")
     await world.ok(
@@ -548,7 +552,7 @@ async def test_a_form_that_takes_something_back_says_what_since_when_and_why(res
     await rest.ok("POST", f"{rest.subscription()}:pause", {"reason": "incident 4711"})
     await rest.ok("POST", f"{rest.topic()}:freeze", {"reason": "It is migrated."})
     schedule = f"{rest.project}/schedules/nightly"
-    await rest.ok("PUT", schedule, {"topic": rest.topic(), "message": {}, "interval": "1h"})
+    await rest.ok("PUT", schedule, {"topic": rest.topic(), "message": {"data": "YQ=="}, "interval": "3600s"})
     await rest.ok("POST", f"{schedule}:pause", {})
     for name, verb, said in (
         (rest.subscription(), "resume", r"It has been paused since <time.*?: incident 4711"),
