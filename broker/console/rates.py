@@ -35,7 +35,7 @@ LAST_HOUR: Mapping[str, str] = {
 
 
 class Excess(NamedTuple):
-    """What was above a limit: `amount` of `all_`, in so many `periods`."""
+    """The part of a rate that was above a limit: `amount` of `all_`, in so many `periods`."""
 
     amount: float
     all_: float

@@ -191,7 +191,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
     ],
     "held_messages": [
         Call("POST", f"{SUB}:release", {"messageIds": [MESSAGE]}),
-        Call("POST", f"{SUB}:deadLetter", {"messageIds": [MESSAGE]}),
+        Call("POST", f"{SUB}:deadLetter", {"messageIds": [MESSAGE]}, 400),
     ],
     "resend": [Call("POST", f"{SUB}:resend", {"messageIds": [MESSAGE]})],
     "filters": [

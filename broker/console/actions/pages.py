@@ -93,7 +93,7 @@ class Asked(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Where its permission is needed, in words; "": on the resource or what it is in."""
+        """The place where its permission is needed, in words; "": the resource or what it is in."""
         return "" if self.needed_on else "above projects"
 
 

@@ -6,21 +6,17 @@ then changed as by its ack id.  If the message has moved to another row meanwhil
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from broker.core.acking.ack_batch import NewDeadline
 from broker.core.acking.ack_coalescer import AckCoalescer
 from broker.core.acking.delivery_attempts import exhaust_returned
 from broker.core.backlog.delivery_state import BACKLOG, DeliveryState
-from broker.core.backlog.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.core.backlog.outcome import Outcome
 from broker.core.context.core import Core
 from broker.core.log.message_ids import located
 from broker.core.resources.subscription_service import existing_subscription
-from broker.db.driver import statements
-from broker.db.driver.by_shard import by_shard
-from broker.db.driver.hot_connection import HotConnection
+from broker.features.held_messages.rows import Held, Id, read_held
 from broker.model.ack_id import AttemptName, MessageNames
 from broker.model.dead_letter import NACK, REJECT
 from broker.model.errors import FailedPrecondition, InvalidArgument
@@ -33,9 +29,6 @@ from broker.observability.log import fields_of
 MAX_HELD = 1_000  # messages of one call
 _TRIES = 3  # while messages move to other rows
 
-_LOCATE_MESSAGES = statements.hot("locate_messages")
-
-Id = tuple[int, int]  # shard, sequence
 Verb = Literal["release", "deadLetter"]
 
 _ACTED_ON: Mapping[Verb, Sequence[DeliveryState]] = {
@@ -43,15 +36,6 @@ _ACTED_ON: Mapping[Verb, Sequence[DeliveryState]] = {
     "deadLetter": (DeliveryState.OUTSTANDING, DeliveryState.RETRYING),
 }
 _DONE: Mapping[Verb, Outcome] = {"release": Outcome.RELEASED, "deadLetter": Outcome.DEAD_LETTERED}
-
-
-class _Found(NamedTuple):
-    """The state of a message, and the row that has it.  `is_out`: ack ids of that row name it."""
-
-    state: DeliveryState
-    attempt: AttemptName | None = None
-    ordinal: int = 0
-    is_out: bool = False
 
 
 class HeldMessageService:
@@ -106,7 +90,8 @@ class HeldMessageService:
         outcomes = dict.fromkeys(ids, Outcome.UNKNOWN)
         left = list(ids)
         for _ in range(_TRIES):
-            found = await self._read(subscription, left)
+            async with self._database.hot() as connection:
+                found = await read_held(connection, subscription, left, now=self._clock.now())
             outcomes |= {id_: _outcome(each.state) for id_, each in found.items()}
             meant = {
                 id_: each
@@ -121,7 +106,7 @@ class HeldMessageService:
         return outcomes
 
     async def _change(
-        self, verb: Verb, subscription: Subscription, meant: Mapping[Id, _Found], author: Author
+        self, verb: Verb, subscription: Subscription, meant: Mapping[Id, Held], author: Author
     ) -> set[Id]:
         """Returns the messages that were not in their rows any more, or not the first of their key."""
         out = MessageNames()
@@ -166,39 +151,6 @@ class HeldMessageService:
                     now=self._clock.now(),
                 )
         return again
-
-    async def _read(self, subscription: Subscription, ids: Sequence[Id]) -> Mapping[Id, _Found]:
-        """Returns the messages that the log has of the subscription's topic."""
-        shard_ids = sorted({shard_id for shard_id, _ in ids} & {*subscription.shard_ids})
-        if not shard_ids:
-            return {}
-        now = self._clock.now()
-        found: dict[Id, _Found] = {}
-        async with self._database.hot() as connection:
-            backlogs = await lock_backlogs(
-                connection,
-                shard_ids=[],
-                own=(subscription.subscription_id, shard_ids),
-                consumable=(),
-                now=now,
-                locked=False,
-            )
-            for shard_id, [backlog] in backlogs.items():
-                messages = await _locate(connection, shard_id, [seq for of, seq in ids if of == shard_id])
-                await lock_delivery_rows(connection, [backlog], messages, locked=False)
-                for message in messages:
-                    found[shard_id, message.seq] = _found(backlog, message, backlog.state(message, now))
-        return found
-
-
-async def _locate(connection: HotConnection, shard_id: int, seqs: Sequence[int]) -> Sequence[Any]:
-    where = {"shard_ids": [shard_id] * len(seqs), "seqs": list(seqs)}
-    return list(chain(*await connection.run(*by_shard(connection, _LOCATE_MESSAGES, where))))
-
-
-def _found(backlog: LockedBacklog, message: Any, state: DeliveryState) -> _Found:
-    place = backlog.place_of(message)
-    return _Found(state) if place is None else _Found(state, *place)
 
 
 def _check(subscription: Subscription, verb: Verb) -> None:
