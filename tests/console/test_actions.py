@@ -394,6 +394,7 @@ TYPED |= {
     ("topics", "retract"): {"messageIds": "1"},
     ("subscriptions", "resend"): {"messageIds": "1"},
     ("subscriptions", "release"): {"messageIds": "1"},
+    ("schemas", "commit"): {"type": "AVRO", "definition": WIDER},
 }
 SHOWN = {
     "etag": "AAAA",
@@ -542,6 +543,24 @@ async def test_a_message_is_published_from_a_template(rest: Rest) -> None:
     assert done.status_code == 303, done.text
     [received] = await rest.pull()
     assert (text(received), received["message"]["attributes"]) == ("thirteen", {"shop": "eu"})
+
+
+async def test_times_of_a_schedule_that_somebody_else_has_changed_are_shown_again(rest: Rest) -> None:
+    await rest.create_topic()
+    schedule = f"{rest.project}/schedules/nightly"
+    body = {"topic": rest.topic(), "message": {"data": "YQ=="}, "schedule": "30 2 * * *", "missed": "ALL"}
+    await rest.ok("PUT", schedule, body)
+    address, typed = f"/console/{schedule}:update", {"interval": "2h"}
+    shown = await look(rest.client, address, {})
+    assert 'value="30 2 * * *"' in shown.text
+    await rest.ok("PUT", schedule, {**body, "schedule": "45 2 * * *"})
+    refused = await rest.client.post(address, data={**typed, **hidden(shown.text)})
+    assert refused.status_code == 409, refused.text
+    assert note(refused.text).startswith("Nothing was done: it has changed since it was shown.")
+    done = await rest.client.post(address, data={**typed, **hidden(refused.text)})
+    assert receipt(done) == "Changed the times of nightly."
+    found = await rest.ok("GET", schedule)
+    assert (found["interval"], found["missed"], found["message"]) == ("7200s", "ALL", {"data": "YQ=="})
 
 
 async def test_a_form_that_takes_something_back_says_what_since_when_and_why(rest: Rest) -> None:
