@@ -177,7 +177,7 @@ def reject(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> 
     return _send(session, subscription, ack_ids, "reject", "Rejected")
 
 
-@calling("release", "broker sub release billing $ID")
+@calling("release", "broker sub release fragile $ID")
 @_subscription
 @_message_ids
 def release(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Shown:

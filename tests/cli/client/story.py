@@ -74,7 +74,6 @@ broker sub position billing
 broker sub extend billing $ACK_ID --by 1m
 broker sub nack billing $ACK_ID
 broker sub nack billing $ACK_ID --delay 30s
-broker sub release billing $ID
 broker sub ack billing $ACK_ID
 broker lag
 broker lag --order-by 'undeliveredMessages desc' --filter 'heldBy!=PAUSED'
@@ -147,6 +146,7 @@ broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker sub reject fragile $ACK_ID
+broker sub release fragile $ID
 broker sub dead-letter fragile $ID
 broker fleet processes
 broker fleet database
