@@ -20,6 +20,7 @@ from broker.features.events.rows import tell_event
 from broker.features.expiry import feature as expiry
 from broker.features.feature import Feature
 from broker.features.filters import feature as filters
+from broker.features.held_messages import feature as held_messages
 from broker.features.history import feature as history
 from broker.features.iam import feature as iam
 from broker.features.import_export import feature as import_export
@@ -164,6 +165,10 @@ def _resend(parts: Parts) -> Feature:
     return resend.register(parts.core)
 
 
+def _held_messages(parts: Parts) -> Feature:
+    return held_messages.register(parts.core, acks=parts.messages.acking.coalescer)
+
+
 def _filters(parts: Parts) -> Feature:
     return filters.register(
         parts.core,
@@ -306,6 +311,7 @@ FEATURES: Mapping[str, Register] = {
     "import_export": _import_export,
     "purge": _purge,
     "resend": _resend,
+    "held_messages": _held_messages,
     "filters": _filters,
     "operations": _operations,
     # Inspection and reports.

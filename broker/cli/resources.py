@@ -207,6 +207,8 @@ RESOURCES: Mapping[str, Resource] = {
             subscriptions.ack,
             subscriptions.nack,
             subscriptions.reject,
+            subscriptions.release,
+            subscriptions.dead_letter,
             subscriptions.extend,
             subscriptions.consumers,
             Show(
@@ -366,8 +368,9 @@ RESOURCES: Mapping[str, Resource] = {
                 [
                     "broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'",
                     "broker schedule create beat '{{tick}}' --topic jobs --every 90s --template",
+                    "broker schedule create nightly --topic jobs --cron '45 2 * * *'",
                 ],
-                help="Make a schedule, or change one of that name.",
+                help="Make a schedule, or change one of that name, which without TEXT keeps its message.",
                 options=schedule.CREATE_OPTIONS,
                 body=schedule.make_body,
                 done=schedule.next_tick,

@@ -26,7 +26,7 @@ MOST_NAMED = 3  # resources in a sentence
 OVER_AFTER = timedelta(minutes=2)  # without another refusal, or another ack deadline that passed
 _BROKER = f"{PREFIX}broker"
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
-_PUBLISH_QUOTAS = ("publishRequests", "publishMessages", "publishBytes", "retainedBytes")
+PUBLISH_QUOTAS = ("publishRequests", "publishMessages", "publishBytes", "retainedBytes")
 _NEEDS_ATTENTION = ("critical", "warning", "paused")
 
 
@@ -114,7 +114,7 @@ def of_refused_publishes(
 
 def _publish_limits(quotas: Block) -> str:
     """Describe the quotas that publishes of the project are measured by."""
-    units = {one["quota"]: one["unit"] for one in quotas.list("quotas") if one["quota"] in _PUBLISH_QUOTAS}
+    units = {one["quota"]: one["unit"] for one in quotas.list("quotas") if one["quota"] in PUBLISH_QUOTAS}
     limits = {one["quota"]: one.get("limit", -1) for one in quotas.list("quotas")}
     of_each = quotas.answer.get("principalLimits", {})
     found = [
@@ -275,8 +275,9 @@ def of_schedules(schedules: Block, now: datetime) -> Iterable[Finding]:
     for one in schedules.list("schedules"):
         outcome, due = one.get("lastOutcome", ""), one.get("nextTime", "")
         if one["state"] == "PAUSED":
-            since = f", since {one['updateTime']} at the latest" if "updateTime" in one else ""
-            sentence = f"It is paused{since}, and publishes nothing until it is resumed."
+            since = f" at {one['pauseTime']}" if "pauseTime" in one else ""
+            by = f" by {one['pausedBy']}" if "pausedBy" in one else ""
+            sentence = f"It was paused{since}{by}, and publishes nothing until it is resumed."
             yield Finding(_PAUSED, one["name"], sentence, address_of(one["name"]), "View schedule")
             continue
         if outcome in _TICKS:

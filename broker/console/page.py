@@ -135,7 +135,7 @@ class View:
         Raises ApiError for a refusal that concerns the whole page: the viewer is signed out, or the broker has no
         database.
         """
-        return await _block(self.get(path, **query))
+        return await block_of(self.get(path, **query))
 
     async def post(self, path: str, body: Json) -> Json:
         """Return the answer of the API to a POST that only reads.  Raises ApiError."""
@@ -143,7 +143,7 @@ class View:
 
     async def post_block(self, path: str, body: Json) -> Block:
         """Return the answer of the API to a POST that only reads, or its refusal.  Raises ApiError as `block`."""
-        return await _block(self.post(path, body))
+        return await block_of(self.post(path, body))
 
     def stream(
         self, path: str, last_event_id: str, **query: str | int | None
@@ -220,7 +220,8 @@ async def no_block() -> Block:
     return Block({})
 
 
-async def _block(answer: Awaitable[Json]) -> Block:
+async def block_of(answer: Awaitable[Json]) -> Block:
+    """Return an answer of the API, or its refusal.  Raises ApiError for a refusal of the whole page."""
     try:
         return Block(await answer)
     except ApiError as error:

@@ -109,7 +109,9 @@ RESOURCES = """
         last_outcome text,
         created_by text NOT NULL,
         created_at timestamptz NOT NULL,
-        updated_at timestamptz NOT NULL
+        updated_at timestamptz NOT NULL,
+        paused_at timestamptz,
+        paused_by text
     );
     CREATE INDEX schedules_next_idx ON schedules (next_at) WHERE next_at IS NOT NULL;
     CREATE INDEX schedules_topic_idx ON schedules ((definition ->> 'topic'));

@@ -134,6 +134,15 @@ async def test_permissions_are_tested_on_many_resources_at_once(broker: Guarded)
         assert single.get("permissions", []) == one["permissions"]
 
 
+async def test_permissions_are_tested_above_projects(broker: Guarded) -> None:
+    """An owner of the project has nothing there."""
+    body = {"permissions": ["serviceusage.quotas.update"], "resources": ["projects/guarded", ""]}
+    headers = broker.bearer(await broker.key(await broker.account(role="roles/owner")))
+    owner, admin = await _tested(broker, body, headers), await _tested(broker, body, broker.bearer())
+    assert [one["permissions"] for one in owner["resources"]] == [body["permissions"], []]
+    assert [one["permissions"] for one in admin["resources"]] == [body["permissions"], body["permissions"]]
+
+
 @pytest.mark.parametrize(
     ("path", "resources", "said"),
     [

@@ -189,6 +189,10 @@ CALLS: Mapping[str, Sequence[Call]] = {
         Call("POST", f"{SUB}:purge"),
         Call("POST", f"{TOPIC}:purge"),
     ],
+    "held_messages": [
+        Call("POST", f"{SUB}:release", {"messageIds": [MESSAGE]}),
+        Call("POST", f"{SUB}:deadLetter", {"messageIds": [MESSAGE]}, 400),
+    ],
     "resend": [Call("POST", f"{SUB}:resend", {"messageIds": [MESSAGE]})],
     "filters": [
         Call("POST", f"{SUB}:setFilter", {"filter": "attributes:a"}),

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, Route, expect
 from broker.db.driver.database import Database
 from tests.console.chromium import IN_CHROMIUM
 from tests.console.dead_letters import make_dead_letters
-from tests.fixtures.broker import BrokerProcess, Rest, eventually, text
+from tests.fixtures.broker import BrokerProcess, Rest, eventually, message, text
 from tests.interleavings.steps import execute, open_transaction, until_waiting
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
@@ -213,3 +213,39 @@ async def test_a_frozen_topic_says_so_and_a_subscription_is_created_from_its_pag
     await expect(page.locator("#frozen")).to_contain_text("It is migrated.")
     await page.get_by_role("link", name="Create a subscription").click()
     await expect(page.get_by_label("Topic required")).to_have_value("topic")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+async def test_a_limit_is_changed_from_the_page_of_quotas_and_taken_back(
+    rest: Rest, browser: Browser, scripts: bool
+) -> None:
+    await rest.ok("PATCH", f"{rest.project}/quotas", {"limits": {"publishMessages": 60}})
+    page = await open_page(browser, rest, f"{rest.project}/quotas", scripts=scripts)
+    await page.get_by_role("link", name="Change publishMessages").click()
+    await expect(page.get_by_label("Limit required")).to_have_value("60")
+    await page.get_by_label("Limit required").fill("600")
+    if not scripts:
+        await page.get_by_role("button", name="Show what it would do").click()
+    await expect(page.locator(".changes")).to_contain_text("publishMessages: at most 600 messages a second")
+    await page.get_by_role("button", name="Change the limit").click()
+    await expect(page.locator("#receipt")).to_contain_text("Set publishMessages of")
+    assert (await rest.ok("GET", f"{rest.project}/quotas"))["limits"] == {"publishMessages": 600}
+    await page.locator("#receipt").get_by_role("link", name="Undo").click()
+    await page.get_by_role("button", name="Change the limit").click()
+    await expect(page.locator("#receipt")).to_contain_text("to 60.")
+    assert (await rest.ok("GET", f"{rest.project}/quotas"))["limits"] == {"publishMessages": 60}
+
+
+async def test_a_message_that_holds_up_its_key_is_released_from_the_page_of_the_subscription(
+    rest: Rest, browser: Browser
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(enableMessageOrdering=True, ackDeadlineSeconds=600)
+    [held, _] = await rest.publish(*(message(each, orderingKey="acct-9") for each in "ab"))
+    assert len(await rest.pull(max_messages=1)) == 1
+    page = await open_page(browser, rest, rest.subscription())
+    await page.get_by_role("link", name=f"Release {held}").click()
+    await expect(page.locator("#notes")).to_contain_text(held)
+    await page.get_by_role("button", name="Release the messages").click()
+    await expect(page.locator("#receipt")).to_contain_text("Messages of sub: 1 released.")
+    assert [text(one["message"]) for one in await rest.drain()] == ["a", "b"]

@@ -93,6 +93,8 @@ DONE: list[tuple[str, str, dict[str, str], str]] = [
     (SUBSCRIPTION, "undoSeek", {}, "Moved audit: "),
     (SUBSCRIPTION, "purge", {"undoable": "on"}, "Purged audit."),
     (SUBSCRIPTION, "resend", {"messageIds": "{message}"}, "Messages to audit: "),
+    (SUBSCRIPTION, "release", {"messageIds": "{message}"}, "Messages of audit: "),
+    (PUSHED, "deadLetter", {"messageIds": "{message}"}, "Messages of billing: "),
     (SUBSCRIPTION, "update", {"ackDeadlineSeconds": "30"}, "Changed the settings of audit."),
     (SUBSCRIPTION, "setFilter", {"filter": "attributes:a"}, "Changed the filter of audit."),
     (PUSHED, "pausePush", {"reason": "incident"}, "Paused the pushes of billing."),
@@ -104,14 +106,20 @@ DONE: list[tuple[str, str, dict[str, str], str]] = [
     (SUBSCRIPTION, "detach", {}, "Detached audit."),
     (SUBSCRIPTION, "delete", {}, "Deleted subscription audit."),
     (f"{PROJECT}/schedules/nightly", "run", {}, "Ran nightly."),
+    (f"{PROJECT}/schedules/nightly", "update", {"interval": "2h"}, "Changed the times of nightly."),
     (f"{PROJECT}/schedules/nightly", "pause", {}, "Paused nightly."),
     (f"{PROJECT}/schedules/nightly", "resume", {}, "Resumed nightly."),
     (f"{PROJECT}/schedules/nightly", "delete", {}, "Deleted schedule nightly."),
+    (f"{PROJECT}/schemas/Order", "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on Order."),
+    (f"{PROJECT}/schemas/Order", "revoke", GIVEN, "user:bob@example.com has roles/pubsub.viewer on Order no more."),
     (f"{PROJECT}/schemas/Order", "commit", {"type": "AVRO", "definition": WIDER}, "Committed a revision of Order."),
     (f"{PROJECT}/schemas/Order", "delete", {}, "Deleted schema Order."),
+    (f"{PROJECT}/snapshots/before", "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on before."),
+    (f"{PROJECT}/snapshots/before", "revoke", GIVEN, " has roles/pubsub.viewer on before no more."),
     (f"{PROJECT}/snapshots/kept", "delete", {}, "Deleted snapshot kept."),
     (f"{PROJECT}/operations/{{operation}}", "cancel", {}, "Cancelled the operation."),
     (PROJECT, "mark", {"text": "Release 7", "labels": "release=7"}, "Marked: Release 7."),
+    (PROJECT, "setQuota", {"quota": "publishMessages", "limit": "500"}, "Set publishMessages of "),
     (PROJECT, "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on "),
     (PROJECT, "revoke", GIVEN, " no more."),
     (TOPIC, "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on orders."),
@@ -119,6 +127,8 @@ DONE: list[tuple[str, str, dict[str, str], str]] = [
     (PUSHED, "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on billing."),
     (PUSHED, "revoke", GIVEN, "user:bob@example.com has roles/pubsub.viewer on billing no more."),
     (PROJECT, "createServiceAccount", {"id": "made-here", "displayName": "Made here"}, "Created made-here@"),
+    (ACCOUNT, "grant", GIVEN, "user:bob@example.com has roles/pubsub.viewer on reporting@"),
+    (ACCOUNT, "revoke", GIVEN, "user:bob@example.com has roles/pubsub.viewer on reporting@"),
     (ACCOUNT, "disable", {}, "Disabled reporting@"),
     (ACCOUNT, "enable", {}, "Enabled reporting@"),
     (ACCOUNT, "delete", {}, "Deleted service account reporting@"),
@@ -329,7 +339,7 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
     """By hand every action is tried: it is refused exactly if its page says that a permission is missing."""
     async with guarded(database_url, console="auto") as world:
         project = world.project
-        await _make_both(world)
+        await _make_all(world)
         await world.client.post("/console/login", data={"credential": json.dumps(world.admin)})
         for page in ("", "/topics", "/subscriptions", "/schedules", "/schemas"):
             assert (await world.client.get(f"/console/{project}{page}")).status_code == 200, page
@@ -339,7 +349,8 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
             if action.on not in RESOURCES or "" not in action.shown_on or action.verb in ONLY_SOMETIMES:
                 continue
             resource = f"/console/{project}/{RESOURCES[action.on]}"
-            address, typed = f"{resource}:{action.verb}", TYPED.get(action.verb, {})
+            typed = TYPED.get((action.on.split("/")[-2], action.verb), {})
+            address = f"{resource}:{action.verb}"
             page = await world.client.get(resource)
             form = await look(world.client, address, typed)
             permitted = form.status_code != 403 and "It requires <code>" not in form.text
@@ -350,21 +361,40 @@ async def test_each_role_is_offered_what_it_may_do_and_is_refused_the_rest(datab
             assert (answer.status_code == 403) != permitted, (role, action.verb, answer.text)
             assert answer.status_code < 500
             if permitted:
-                await _make_both(world)
+                await _make_all(world, action.on.split("/")[-2])
 
 
 RESOURCES = {
     "projects/{project}/topics/{topic}": "topics/orders",
     "projects/{project}/subscriptions/{subscription}": "subscriptions/audit",
+    "projects/{project}/schedules/{schedule}": "schedules/nightly",
+    "projects/{project}/snapshots/{snapshot}": "snapshots/kept",
+    "projects/{project}/schemas/{schema}": "schemas/Order",
 }
 # Offered for some states of a resource only, or in need of another permission, on another resource.
-ONLY_SOMETIMES = {"copy", "unfreeze", "resume", "pausePush", "resumePush", "testPush", "recover", "replayMissing"}
-TYPED = {verb: typed for _, verb, typed, _ in DONE if not any("{" in value for value in typed.values())}
+ONLY_SOMETIMES = {
+    "copy",
+    "deadLetter",
+    "unfreeze",
+    "resume",
+    "pausePush",
+    "resumePush",
+    "testPush",
+    "recover",
+    "replayMissing",
+}
+TYPED = {
+    (path.split("/")[-2] if path.count("/") > 1 else "", verb): typed
+    for path, verb, typed, _ in DONE
+    if not any("{" in value for value in typed.values())
+}
 TYPED |= {
-    "snapshot": {"id": "again"},
-    "copy": {"targetTopic": "orders"},
-    "retract": {"messageIds": "1"},
-    "resend": {"messageIds": "1"},
+    ("subscriptions", "snapshot"): {"id": "again"},
+    ("topics", "copy"): {"targetTopic": "orders"},
+    ("topics", "retract"): {"messageIds": "1"},
+    ("subscriptions", "resend"): {"messageIds": "1"},
+    ("subscriptions", "release"): {"messageIds": "1"},
+    ("schemas", "commit"): {"type": "AVRO", "definition": WIDER},
 }
 SHOWN = {
     "etag": "AAAA",
@@ -374,12 +404,27 @@ SHOWN = {
 }  # where the page shows nothing
 
 
-async def _make_both(world: Guarded) -> None:
-    """Make the topic and the subscription anew, which an action may have deleted, frozen or detached."""
-    await world.call("PUT", f"{world.project}/topics/orders", {})
-    await world.call("POST", f"{world.project}/topics/orders:unfreeze", {})
-    await world.call("DELETE", f"{world.project}/subscriptions/audit")
-    await world.ok("PUT", f"{world.project}/subscriptions/audit", {"topic": f"{world.project}/topics/orders"})
+async def _make_all(world: Guarded, collection: str = "") -> None:
+    """Make the resources anew, which an action may have deleted, frozen, paused or detached.
+
+    `collection`: those of it alone ("": all).
+    """
+    project, topic = world.project, f"{world.project}/topics/orders"
+    if collection in ("", "topics", "subscriptions"):
+        await world.call("PUT", topic, {})
+        await world.call("POST", f"{topic}:unfreeze", {})
+        await world.call("DELETE", f"{project}/subscriptions/audit")
+        await world.ok("PUT", f"{project}/subscriptions/audit", {"topic": topic})
+    if collection in ("", "schedules"):
+        schedule = {"topic": topic, "message": {"data": "YQ=="}, "interval": "3600s"}
+        await world.ok("PUT", f"{project}/schedules/nightly", schedule)
+        await world.ok("POST", f"{project}/schedules/nightly:resume", {})
+    if collection in ("", "topics", "snapshots"):  # a purge of the topic deletes its snapshots
+        await world.call("DELETE", f"{project}/snapshots/kept")
+        await world.ok("PUT", f"{project}/snapshots/kept", {"subscription": f"{project}/subscriptions/audit"})
+    if collection in ("", "schemas"):
+        await world.call("DELETE", f"{project}/schemas/Order")
+        await world.ok("POST", f"{project}/schemas?schemaId=Order", {"type": "AVRO", "definition": AVRO})
 
 
 async def test_a_session_that_has_ended_loses_nothing_that_was_typed(database_url: str) -> None:
@@ -500,6 +545,45 @@ async def test_a_message_is_published_from_a_template(rest: Rest) -> None:
     assert done.status_code == 303, done.text
     [received] = await rest.pull()
     assert (text(received), received["message"]["attributes"]) == ("thirteen", {"shop": "eu"})
+
+
+async def test_times_of_a_schedule_that_somebody_else_has_changed_are_shown_again(rest: Rest) -> None:
+    await rest.create_topic()
+    schedule = f"{rest.project}/schedules/nightly"
+    body = {"topic": rest.topic(), "message": {"data": "YQ=="}, "schedule": "30 2 * * *", "missed": "ALL"}
+    await rest.ok("PUT", schedule, body)
+    address, typed = f"/console/{schedule}:update", {"interval": "2h"}
+    shown = await look(rest.client, address, {})
+    assert 'value="30 2 * * *"' in shown.text
+    await rest.ok("PUT", schedule, {**body, "schedule": "45 2 * * *"})
+    refused = await rest.client.post(address, data={**typed, **hidden(shown.text)})
+    assert refused.status_code == 409, refused.text
+    assert note(refused.text).startswith("Nothing was done: it has changed since it was shown.")
+    done = await rest.client.post(address, data={**typed, **hidden(refused.text)})
+    assert receipt(done) == "Changed the times of nightly."
+    found = await rest.ok("GET", schedule)
+    assert (found["interval"], found["missed"], found["message"]) == ("7200s", "ALL", {"data": "YQ=="})
+
+
+async def test_a_form_that_takes_something_back_says_what_since_when_and_why(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(retainAckedMessages=True)
+    await rest.publish("a", "b")
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z", "undoable": True})
+    await rest.ok("POST", f"{rest.subscription()}:pause", {"reason": "incident 4711"})
+    await rest.ok("POST", f"{rest.topic()}:freeze", {"reason": "It is migrated."})
+    schedule = f"{rest.project}/schedules/nightly"
+    await rest.ok("PUT", schedule, {"topic": rest.topic(), "message": {"data": "YQ=="}, "interval": "3600s"})
+    await rest.ok("POST", f"{schedule}:pause", {})
+    for name, verb, said in (
+        (rest.subscription(), "resume", r"It has been paused since <time.*?: incident 4711"),
+        (rest.subscription(), "undoSeek", r"The seek at <time.*? settled 2 messages unacknowledged\."),
+        (rest.topic(), "unfreeze", r"It has been frozen since <time.*?: It is migrated\."),
+        (schedule, "resume", r"It has been paused since <time"),
+    ):
+        page = await look(rest.client, f"/console/{name}:{verb}", {})
+        [notes] = re.findall(r'id="notes">(.*?)</ul>', page.text, re.DOTALL)
+        assert re.search(said, notes), (verb, notes)
 
 
 def test_lossy_actions_have_previews() -> None:

@@ -203,7 +203,9 @@ def test_operations_that_failed_today() -> None:
 
 def test_schedules_whose_tick_published_nothing() -> None:
     def schedule(state: str, outcome: str, due: str) -> Json:
-        names = {"name": f"{PROJECT}/schedules/s", "updateTime": "2026-01-01T00:00:00Z"}
+        names = {"name": f"{PROJECT}/schedules/s"}
+        if state == "PAUSED":
+            names |= {"pauseTime": "2026-01-01T00:00:00Z", "pausedBy": "user:ana@example.com"}
         return {**names, "state": state, "lastOutcome": outcome, "nextTime": due}
 
     rows = [
@@ -220,7 +222,8 @@ def test_schedules_whose_tick_published_nothing() -> None:
         ),
         (
             "paused",
-            "It is paused, since 2026-01-01T00:00:00Z at the latest, and publishes nothing until it is resumed.",
+            "It was paused at 2026-01-01T00:00:00Z by user:ana@example.com, and publishes nothing until it is "
+            "resumed.",
         ),
     ]
 

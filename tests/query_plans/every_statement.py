@@ -12,6 +12,7 @@ from broker.core.acking import acknowledge_citus, delivery_attempts, traces
 from broker.core.acking.delivery_attempts import (
     acknowledge_exactly_once,
     acknowledge_in_order,
+    exhaust_returned,
     read_open_attempts,
     release_attempts,
 )
@@ -57,6 +58,7 @@ from broker.features.quotas import read_kept_citus
 from broker.features.quotas import retained_rows as retained_bytes
 from broker.features.quotas.retained import Tally, span_of
 from broker.features.resend import rows as resend
+from broker.model.dead_letter import REJECT
 from broker.model.journal import NOBODY, Attribution, Event, Journal, JournalMode, rows_of
 from broker.model.message import NewMessage
 from broker.model.retry_policy import RetryPolicy
@@ -188,6 +190,14 @@ async def run_every_statement(log: Log, session: Any) -> None:
     [delivery] = await log.pull(connection=session)
     await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)
     await log.merge_parts(delivery, connection=session)
+    await exhaust_returned(
+        session,
+        shard_id=log.shard_id,
+        subscription_id=log.subscription.subscription_id,
+        messages={log.name(delivery): 0},
+        failure=REJECT,
+        now=log.start,
+    )
     attribution = Attribution(Journal(mode=JournalMode.ALL))
     names = [log.name(delivery)]
     async with journal.written_down(

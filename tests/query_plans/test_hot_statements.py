@@ -65,6 +65,7 @@ EXPECTED = {
     "delivery_attempts._ACKNOWLEDGE_IN_ORDER": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ORDERED_DEADLINE": {"delivery_attempts_pkey"},
+    "delivery_attempts._EXHAUST_RETURNED": {"delivery_attempts_pkey"},
     "delivery_attempts._MERGE_PARTS": {"delivery_attempts_pkey"},
     "delivery_attempts._RELEASE_ATTEMPTS": {"delivery_attempts_pkey"},
     "delivery_attempts._READ_OPEN_ATTEMPTS": {"delivery_attempts_pkey"},

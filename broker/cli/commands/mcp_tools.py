@@ -32,6 +32,7 @@ ACTING = _names(
     """
     topic create, topic update, topic delete, topic copy, topic freeze, topic unfreeze,
     sub create, sub update, sub set-filter, sub delete, sub pause, sub resume, sub detach,
+    sub release, sub dead-letter,
     snapshot create, snapshot update, snapshot delete, schema rollback, schema delete, schema delete-revision,
     mask create, mask update, mask delete, view create, view update, view delete, template create, template update,
     template delete, link create, link update, link delete, share delete,

@@ -14,6 +14,7 @@ from broker.client.words import age_of, counted, duration_text, leaf, pairs, sho
 
 _subscription = click.argument("subscription")
 _ack_ids = click.argument("ack_ids", metavar="ACK_ID...", nargs=-1, required=True)
+_message_ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 _DURATIONS = {
     "retention": ("--retention", "messageRetentionDuration"),
     "min_backoff": ("--min-backoff", "retryPolicy.minimumBackoff"),
@@ -174,6 +175,29 @@ def nack(session: Session, *, subscription: str, ack_ids: tuple[str, ...], delay
 def reject(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> Shown:
     """Move messages to the dead-letter topic by their ack ids; needs this broker."""
     return _send(session, subscription, ack_ids, "reject", "Rejected")
+
+
+@calling("release", "broker sub release fragile $ID")
+@_subscription
+@_message_ids
+def release(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Shown:
+    """Take messages from the consumers that hold them: they are delivered again at once; needs this broker."""
+    return _act_on(session, subscription, ids, "release")
+
+
+@calling("dead-letter", "broker sub dead-letter fragile $ID")
+@_subscription
+@_message_ids
+def dead_letter(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Shown:
+    """Move messages that are held or retried to the dead-letter topic by their ids; needs this broker."""
+    return _act_on(session, subscription, ids, "deadLetter")
+
+
+def _act_on(session: Session, subscription: str, ids: tuple[str, ...], verb: str) -> Shown:
+    name = session.subscription(subscription)
+    answer = session.api.call("POST", f"{name}:{verb}", {"messageIds": list(ids)})
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
+    return Shown(data=answer, line=f"Of {leaf(name)}: {summary}.")
 
 
 @calling("extend", "broker sub extend billing $ACK_ID --by 1m")

@@ -24,6 +24,8 @@ from broker.console.actions.action import (
 )
 from broker.console.actions.common import (
     PROJECT,
+    SCHEMA,
+    SNAPSHOT,
     SUBSCRIPTION,
     TOPIC,
     chosen,
@@ -39,7 +41,7 @@ _ACCOUNT_KEY = f"{_ACCOUNT}/keys/{{key}}"
 _API_KEY = "projects/{project}/apiKeys/{key}"
 _SHARE_LINK = f"{SUBSCRIPTION}/shareLinks/{{link}}"
 _VERSION = 3  # of policies, with conditions, which are kept as they are
-_HAS_GET = (TOPIC, SUBSCRIPTION)  # whose policies are read by GET
+_HAS_GET = (TOPIC, SUBSCRIPTION, SNAPSHOT, SCHEMA)  # whose policies are read by GET
 
 Edit = Callable[[Sequence[Json], str, str], list[Json]]
 
@@ -206,6 +208,9 @@ ACTIONS: Sequence[Action] = [
     *_policy_actions(PROJECT, "resourcemanager.projects.setIamPolicy"),
     *_policy_actions(TOPIC, "pubsub.topics.setIamPolicy"),
     *_policy_actions(SUBSCRIPTION, "pubsub.subscriptions.setIamPolicy"),
+    *_policy_actions(SNAPSHOT, "pubsub.snapshots.setIamPolicy"),
+    *_policy_actions(SCHEMA, "pubsub.schemas.setIamPolicy"),
+    *_policy_actions(_ACCOUNT, "iam.serviceAccounts.setIamPolicy"),
     Action(
         on=PROJECT,
         verb="createServiceAccount",

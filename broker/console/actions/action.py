@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from broker.client.stop import Misuse
 from broker.console.actions import reading
+from broker.console.page import Block
 
 Json = dict[str, Any]
 Values = Mapping[str, Any]  # what was typed, read by the fields; a field that was left empty is absent
@@ -94,7 +95,8 @@ class Call:
 class Receipt:
     """A sentence about what an action has done, in the past tense.  `path`: below /console/, of the page to go to.
 
-    `undo`: the page of the action that takes it back ("": none).  `undo_until`: for how long it works ("": always).
+    `undo`: the page of the action that takes it back, perhaps with the fields of its form after "?" ("": none).
+    `undo_until`: for how long it works ("": always).
     """
 
     text: str
@@ -123,6 +125,17 @@ class Change(NamedTuple):
     text: str
 
 
+class Note(NamedTuple):
+    """A sentence about what an action would meet.  `name`: of the resource that it links to ("": none).
+
+    `is_refusal`: the API would refuse the action.
+    """
+
+    text: str
+    name: str = ""
+    is_refusal: bool = False
+
+
 def reading_itself(target: Target, _: Mapping[str, str]) -> Call:
     """Make a GET of the resource."""
     return Call("GET", target.name)
@@ -131,6 +144,11 @@ def reading_itself(target: Target, _: Mapping[str, str]) -> Call:
 def itself(target: Target) -> str:
     """Return the name of the resource."""
     return target.name
+
+
+def project_of(target: Target) -> str:
+    """Return the name of the project, on which permissions on what has no policy of its own are needed."""
+    return target.project
 
 
 def above(target: Target) -> str:
@@ -150,10 +168,12 @@ class Action:
     `reads`: the call that says how things are now, if the texts of the form name what it needs.  `initial`: what
     the form has at first, made from its answer.  `changes`: the lines that would change, made from its answer; the
     call finds the answer among its values (CURRENT), and an etag in it is the one that the page has shown.
-    `templates`: the call that lists the templates which the form can be filled from, by the field "template".
-    `may_do_without`: the answer, which viewers may not be permitted to see; it is absent then.  `secret`: the part
-    of the API's answer that is shown once, in place of a receipt.  `at_once`: it needs no form, so pages have a
-    button that does it.  `needed_on`: the resource that the permission is needed on.  `page`: where the form leads
+    `asks`: calls that only read, by names for `notes`, which makes sentences of the values and the answers.
+    `version`: what `reads` returns has another one after each change ("": it has none).  `templates`: the call that
+    lists the templates which the form can be filled from, by the field "template".  `may_do_without`: the answer,
+    which viewers may not be permitted to see; it is absent then.  `secret`: the part of the API's answer that is
+    shown once, in place of a receipt.  `at_once`: it needs no form, so pages have a button that does it.
+    `needed_on`: the resource that the permission is needed on; "": above projects.  `page`: where the form leads
     back to.
     """
 
@@ -174,6 +194,9 @@ class Action:
     reads: Callable[[Target, Mapping[str, str]], Call | None] = reading_itself
     initial: Callable[[Json], Mapping[str, str]] | None = None
     changes: Callable[[Json, Values], Sequence[Change]] | None = None
+    asks: Callable[[Target, Values], Mapping[str, Call]] | None = None
+    notes: Callable[[Values, Mapping[str, Block]], Sequence[Note]] = lambda _values, _answers: ()
+    version: Callable[[Json], str] = lambda current: current.get("etag", "")
     templates: Callable[[Target], Call] | None = None
     may_do_without: bool = False
     secret: Callable[[Target, Values, Json], Secret] | None = None

@@ -1,17 +1,19 @@
 """Parts that several actions share: fields, calls and receipts."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
 from broker.client.fields import snake
 from broker.client.words import in_words, leaf
 from broker.console.actions import reading
-from broker.console.actions.action import Call, Field, Json, Receipt, Target, Values
+from broker.console.actions.action import Call, Field, Json, Note, Receipt, Target, Values
 
 TOPIC = "projects/{project}/topics/{topic}"
 SUBSCRIPTION = "projects/{project}/subscriptions/{subscription}"
+SNAPSHOT = "projects/{project}/snapshots/{snapshot}"
+SCHEMA = "projects/{project}/schemas/{schema}"
 PROJECT = "projects/{project}"
 
 MakeCall = Callable[[Target, Values], Call]
@@ -91,6 +93,21 @@ def operation(text: str) -> MakeReceipt:
     return receipt
 
 
+def asking_itself(target: Target, _: Values) -> Mapping[str, Call]:
+    """Ask for the resource, for the notes of an action."""
+    return {"own": Call("GET", target.name)}
+
+
+def since(what: str, found: Json, *, time: str, by: str, reason: str = "") -> Sequence[Note]:
+    """Say since when something is so, by whom and why, by the names of these fields; nothing if it is not."""
+    if time not in found and reason not in found:
+        return ()
+    at = f" since {found[time]}" if time in found else ""
+    who = f" by {found[by]}" if found.get(by) else ""
+    why = f": {found[reason]}" if found.get(reason) else "."
+    return [Note(f"{what}{at}{who}{why}")]
+
+
 def in_project(collection: str) -> Callable[[Target], str]:
     return lambda target: f"{target.project}/{collection}"
 
@@ -133,9 +150,15 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def outcomes(text: str, answer: Json) -> str:
-    """Return `text` with how many messages have each outcome, such as "Messages of billing: 3 discarded."."""
-    counts = ", ".join(f"{int(number):,} {_words(outcome)}" for outcome, number in answer.get("counts", {}).items())
+def outcomes(text: str, answer: Json, **words: str) -> str:
+    """Return `text` with how many messages have each outcome, such as "Messages of billing: 3 discarded.".
+
+    `words`: what outcomes mean for this action, where that is another than usual.
+    """
+    counts = ", ".join(
+        f"{int(number):,} {words.get(outcome) or _words(outcome)}"
+        for outcome, number in answer.get("counts", {}).items()
+    )
     return f"{text}: {counts or 'no message'}."
 
 

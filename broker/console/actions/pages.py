@@ -4,6 +4,7 @@ The console sends an action once.  What became of one whose answer was lost is i
 the project, to which the page leads; it never repeats the action by itself.
 """
 
+import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from broker.console.actions.action import (
     Call,
     Change,
     FieldError,
+    Note,
     Receipt,
     Secret,
     Target,
@@ -32,7 +34,7 @@ from broker.console.actions.previews import Preview, asking, guarded, preview_of
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.cookies import Cookie
 from broker.console.forms import read_form
-from broker.console.page import Kind, Page
+from broker.console.page import Kind, Page, block_of
 from broker.console.prefix import PREFIX
 from broker.console.render import HEADERS
 
@@ -63,13 +65,14 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The actions of a page: those that its viewer may take, and the permissions that the others need.
+    """The actions of a page: those that its viewer may take, and the permissions that the others need, each with
+    where it is needed ("": on the resource of the page).
 
     `rows`: the addresses of the actions of rows, by verb and full name.
     """
 
     allowed: Sequence[Offer] = ()
-    missing: Sequence[str] = ()
+    missing: Sequence[tuple[str, str]] = ()
     rows: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def of_row(self, verb: str, name: str, **fields: str) -> str:
@@ -87,6 +90,11 @@ class Asked(NamedTuple):
     @property
     def needed_on(self) -> str:
         return self.action.needed_on(self.target)
+
+    @property
+    def where(self) -> str:
+        """The place where its permission is needed, in words; "": the resource or what it is in."""
+        return "" if self.needed_on else "above projects"
 
 
 class ActionPages:
@@ -157,7 +165,7 @@ class ActionPages:
                 for each in own
                 if each in permitted
             ],
-            sorted({each.action.permission for each in own if each not in permitted}),
+            sorted({(each.action.permission, each.where) for each in own if each not in permitted}),
             {(each.action.verb, each.target.name): _url(*each, {}) for each in of_rows if each in permitted},
         )
 
@@ -228,6 +236,14 @@ class ActionPages:
                 return None
             raise
 
+    async def _notes(self, request: Request, action: Action, target: Target, values: Values) -> Sequence[Note]:
+        """Return the sentences about what the action would meet, after the calls that they need."""
+        if action.asks is None:
+            return ()
+        calls = action.asks(target, values)
+        answers = await asyncio.gather(*(block_of(self._send(request, call)) for call in calls.values()))
+        return action.notes(values, dict(zip(calls, answers, strict=True)))
+
     async def _templates(self, request: Request, action: Action, target: Target) -> Sequence[dict[str, Any]]:
         """Return the templates of the project for the resource; none if the viewer may not see them."""
         if action.templates is None:
@@ -256,6 +272,7 @@ class ActionPages:
         permitted = not answers or bool(await self.permitted(request, [Asked(action, target)]))
         preview: Preview | None = None
         changes: Sequence[Change] | None = None
+        notes: Sequence[Note] = ()
         note, values = "", dict[str, Any]()
         try:
             values.update(action.read(texts, self._now()))
@@ -273,6 +290,8 @@ class ActionPages:
                         raise
                     if request.query_params or refused.status != 400:  # else the form is empty yet
                         note = refused.message
+            if answers and permitted and not self._read_only:
+                notes = await self._notes(request, action, target, {**values, CURRENT: current or {}})
         templates = await self._templates(request, action, target) if answers and permitted else []
         page = Page(
             template="action.html",
@@ -285,7 +304,9 @@ class ActionPages:
                 "texts": texts,
                 "preview": preview,
                 "changes": changes,
-                "etag": (current or {}).get("etag", ""),
+                "notes": notes,
+                "is_refused": any(each.is_refusal for each in notes),
+                "etag": action.version(current or {}),
                 "back": action.page(target),
                 "templates": templates,
                 "label": ""
@@ -300,6 +321,7 @@ class ActionPages:
                 "error": error,
                 "wrong": wrong,
                 "missing": "" if permitted else action.permission,
+                "where": Asked(action, target).where,
                 "equivalent": action.command(target, values),
             },
         )
@@ -318,7 +340,8 @@ class ActionPages:
             if action.changes is not None:
                 current = await self._current(request, action, target, form)
                 if current is not None:
-                    values = {**values, CURRENT: _as_shown(current, form)}
+                    await self._refuse_by_permission(request, action, target, current)
+                    values = {**values, CURRENT: _as_shown(action, current, form)}
             call = _confirmed(action, target, values, form)
             await self.check(request, action, target, values)
             answer = await self._send(request, call)
@@ -336,6 +359,18 @@ class ActionPages:
         if action.secret is not None:
             return self._reveal(request, action, target, action.secret(target, values, answer))
         return self._done(request, action.receipt(target, values, answer))
+
+    async def _refuse_by_permission(
+        self, request: Request, action: Action, target: Target, current: dict[str, Any]
+    ) -> None:
+        """Refuse what the viewer may not do before a version is compared that the API does not compare.
+
+        Raises ApiError.
+        """
+        if "etag" in current or not action.version(current):
+            return
+        if not await self.permitted(request, [Asked(action, target)]):
+            raise ApiError(403, "PERMISSION_DENIED", f"Permission {action.permission} denied on {target.name}.")
 
     async def check(self, request: Request, action: Action, target: Target, values: Values) -> None:
         """Check what the API does not, before an action is sent.  Raises ApiError."""
@@ -396,13 +431,21 @@ def _confirmed(action: Action, target: Target, values: Values, form: Mapping[str
     return guarded(call, count=count, as_of=as_of, is_estimated=form.get("estimated") == "true")
 
 
-def _as_shown(current: dict[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
-    """Return how things are, with the etag that the page has shown.  Raises FieldError."""
-    if "etag" not in current:
+def _as_shown(action: Action, current: dict[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
+    """Return how things are, with the etag that the page has shown: the API compares it.
+
+    What has no etag is compared here.  Raises FieldError, ApiError.
+    """
+    version, shown = action.version(current), form.get("etag", "")
+    if not version:
         return current
-    if not form.get("etag"):
+    if not shown:
         raise FieldError("", "Look at what this would do first; nothing was done.")
-    return {**current, "etag": form["etag"]}
+    if "etag" in current:
+        return {**current, "etag": shown}
+    if shown != version:
+        raise ApiError(409, "ABORTED", f"The page has shown {shown}, and {version} is the newest now.")
+    return current
 
 
 def _is_sent(request: Request, action: Action) -> bool:

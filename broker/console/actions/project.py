@@ -1,13 +1,29 @@
 """Actions on what a project has besides topics and subscriptions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.client.words import duration_text
 from broker.console.actions import reading
-from broker.console.actions.action import Action, Call, Field, Receipt, Target, Values, Weight
+from broker.console.actions.action import (
+    CURRENT,
+    Action,
+    Call,
+    Change,
+    Field,
+    Json,
+    Note,
+    Receipt,
+    Target,
+    Values,
+    Weight,
+    project_of,
+)
 from broker.console.actions.common import (
     LABELS,
     PROJECT,
+    SCHEMA,
+    SNAPSHOT,
+    asking_itself,
     chosen,
     command,
     created,
@@ -17,14 +33,17 @@ from broker.console.actions.common import (
     full_name,
     in_project,
     posting,
+    since,
 )
 from broker.console.actions.differences import differences
+from broker.console.page import Block
 
-_SNAPSHOT = "projects/{project}/snapshots/{snapshot}"
 _SCHEDULE = "projects/{project}/schedules/{schedule}"
-_SCHEMA = "projects/{project}/schemas/{schema}"
 _OPERATION = "projects/{project}/operations/{operation}"
 _SCHEDULED = "projects/{project}/topics/{topic}/scheduled/{message}"
+_STRICTEST = "FULL_TRANSITIVE"  # the compatibility that schemas have without one of their own
+_MOST_TOPICS = 1_000  # of a project, among which those with the schema are looked for
+_MOST_NAMED = 20
 _TYPES = (("AVRO", "Avro"), ("PROTOCOL_BUFFER", "Protocol Buffers"), ("JSON", "JSON Schema"))
 
 
@@ -37,6 +56,38 @@ def _put_schedule(target: Target, values: Values) -> Call:
     return Call("PUT", f"{target.project}/schedules/{values['id']}", body)
 
 
+_TIMES = [
+    Field(
+        name="schedule",
+        label="Cron",
+        placeholder="30 2 * * *",
+        help="Five fields, or six with seconds first.",
+    ),
+    Field(name="interval", label="Or an interval", read=duration_text, placeholder="90s"),
+    Field(name="timeZone", label="Time zone", placeholder="Europe/Berlin", help="Of cron. Empty: UTC."),
+]
+
+
+def _retime(target: Target, values: Values) -> Call:
+    kept = chosen(values[CURRENT], "topic", "start", "end", "missed")
+    return Call("PUT", target.name, kept | chosen(values, "schedule", "interval", "timeZone"))
+
+
+def _times_of(schedule: Json) -> Mapping[str, str]:
+    return {each.name: schedule.get(each.name, "") for each in _TIMES}
+
+
+def _new_times(schedule: Json, values: Values) -> Sequence[Change]:
+    before = [f"{each.label}: {schedule[each.name]}" for each in _TIMES if schedule.get(each.name)]
+    after = [f"{each.label}: {values[each.name]}" for each in _TIMES if values.get(each.name)]
+    return differences("\n".join(before), "\n".join(after))
+
+
+def _topic_of(target: Target) -> str:
+    """Return the topic of a scheduled message."""
+    return f"{target.project}/topics/{target.parts['topic']}"
+
+
 def _create_schema(target: Target, values: Values) -> Call:
     return Call(
         "POST", f"{target.project}/schemas", chosen(values, "type", "definition"), {"schemaId": values["id"]}
@@ -47,6 +98,49 @@ def _commit(target: Target, values: Values) -> Call:
     return Call(
         "POST", f"{target.name}:commit", {"schema": {"name": target.name, **chosen(values, "type", "definition")}}
     )
+
+
+def _compatibility_asked(target: Target, values: Values) -> Mapping[str, Call]:
+    schema = {"name": target.name, **chosen(values, "type", "definition")}
+    check = f"{target.project}/schemas:validate"
+    return {
+        "own": Call("POST", check, {"schema": schema}),
+        "strictest": Call("POST", check, {"schema": {**schema, "compatibility": _STRICTEST}}),
+        "topics": Call("GET", f"{target.project}/topics", query={"pageSize": str(_MOST_TOPICS)}),
+    }
+
+
+def _compatibility(values: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    """Return whether the revision is compatible with the others, and which topics have the schema."""
+    own, strictest = answers["own"].error, answers["strictest"].error
+    mode = values[CURRENT].get("compatibility", _STRICTEST)
+    if own is not None and own.status == 403:
+        verdict = Note(f"You may not see whether it is compatible: {own.message}")
+    elif own is not None:
+        verdict = Note(f"It would be refused: {own.message}", is_refusal=True)
+    elif strictest is not None:
+        verdict = Note(f"The compatibility {mode} allows it, but it is not {_STRICTEST}: {strictest.message}")
+    else:
+        verdict = Note("It is compatible with all revisions: it reads their messages, and they read its messages.")
+    return [verdict, *_topics_with(values[CURRENT]["name"], answers["topics"])]
+
+
+def _topics_with(schema: str, answer: Block) -> Sequence[Note]:
+    if answer.error is not None:
+        return [Note(f"You may not see which topics have the schema: {answer.error.message}")]
+    found = [one for one in answer.list("topics") if one.get("schemaSettings", {}).get("schema") == schema]
+    of_all = f" of the first {_MOST_TOPICS:,}" if "nextPageToken" in answer.answer else ""
+    if not found:
+        return [Note(f"No topic{of_all} has the schema.")]
+    more = [Note(f"{len(found) - _MOST_NAMED} topics more have the schema.")] if len(found) > _MOST_NAMED else []
+    return [*(_note_of_topic(one) for one in found[:_MOST_NAMED]), *more]
+
+
+def _note_of_topic(topic: Json) -> Note:
+    last = topic["schemaSettings"].get("lastRevisionId", "")
+    if last:
+        return Note(f"It takes messages up to revision {last}, so none of the new one alone:", topic["name"])
+    return Note("It takes messages of the new revision as soon as that is committed:", topic["name"])
 
 
 _DEFINITION = [
@@ -66,14 +160,7 @@ ACTIONS: Sequence[Action] = [
         fields=[
             Field(name="id", label="Id", required=True, placeholder="nightly"),
             Field(name="topic", label="Topic", required=True, placeholder="jobs"),
-            Field(
-                name="schedule",
-                label="Cron",
-                placeholder="30 2 * * *",
-                help="Five fields, or six with seconds first.",
-            ),
-            Field(name="interval", label="Or an interval", read=duration_text, placeholder="90s"),
-            Field(name="timeZone", label="Time zone", placeholder="Europe/Berlin", help="Empty: UTC."),
+            *_TIMES,
             Field(name="data", label="Body", kind="area"),
             Field(name="attributes", label="Attributes", kind="area", read=reading.pairs),
             Field(name="orderingKey", label="Ordering key"),
@@ -89,6 +176,7 @@ ACTIONS: Sequence[Action] = [
         verb="run",
         rpc="RunSchedule",
         permission="pubsub.schedules.run",
+        needed_on=project_of,
         title="Run now",
         label="Run it now",
         at_once=True,
@@ -99,10 +187,31 @@ ACTIONS: Sequence[Action] = [
     ),
     Action(
         on=_SCHEDULE,
+        verb="update",
+        rpc="PutSchedule",
+        permission="pubsub.schedules.create",
+        needed_on=project_of,
+        title="Change its times",
+        label="Change the times",
+        help="It keeps its topic and its message. Its next tick is the first at the new times.",
+        fields=_TIMES,
+        initial=_times_of,
+        changes=_new_times,
+        version=lambda schedule: schedule.get("updateTime", ""),
+        call=_retime,
+        receipt=done("Changed the times of {target}."),
+        command=command(
+            "schedule create {target} --topic TOPIC", schedule="cron", interval="every", timeZone="time-zone"
+        ),
+    ),
+    Action(
+        on=_SCHEDULE,
         verb="pause",
         rpc="PauseSchedule",
         permission="pubsub.schedules.update",
+        needed_on=project_of,
         title="Pause",
+        applies=lambda data: data.get("schedule", {}).get("state") != "PAUSED",
         label="Pause the schedule",
         at_once=True,
         call=posting("pause"),
@@ -114,9 +223,15 @@ ACTIONS: Sequence[Action] = [
         verb="resume",
         rpc="ResumeSchedule",
         permission="pubsub.schedules.update",
+        needed_on=project_of,
         title="Resume",
+        applies=lambda data: data.get("schedule", {}).get("state") == "PAUSED",
         label="Resume the schedule",
         at_once=True,
+        asks=asking_itself,
+        notes=lambda _, answers: since(
+            "It has been paused", answers["own"].answer, time="pauseTime", by="pausedBy"
+        ),
         call=posting("resume"),
         receipt=done("Resumed {target}.", undo="pause"),
         command=command("schedule resume {target}"),
@@ -126,6 +241,7 @@ ACTIONS: Sequence[Action] = [
         verb="delete",
         rpc="DeleteSchedule",
         permission="pubsub.schedules.delete",
+        needed_on=project_of,
         title="Delete the schedule",
         label="Delete the schedule",
         weight=Weight.LOSSY,
@@ -135,7 +251,7 @@ ACTIONS: Sequence[Action] = [
         command=command("schedule delete {target} --yes"),
     ),
     Action(
-        on=_SNAPSHOT,
+        on=SNAPSHOT,
         verb="delete",
         rpc="Subscriber.DeleteSnapshot",
         permission="pubsub.snapshots.delete",
@@ -161,7 +277,7 @@ ACTIONS: Sequence[Action] = [
         command=command("schema create {id} --file FILE"),
     ),
     Action(
-        on=_SCHEMA,
+        on=SCHEMA,
         verb="commit",
         rpc="SchemaService.CommitSchema",
         permission="pubsub.schemas.commit",
@@ -170,13 +286,16 @@ ACTIONS: Sequence[Action] = [
         help="It is refused, with the reason, if it is not compatible with the revisions before.",
         fields=_DEFINITION,
         changes=lambda schema, values: differences(schema.get("definition", ""), values["definition"]),
+        asks=_compatibility_asked,
+        notes=_compatibility,
+        version=lambda schema: f"revision {schema['revisionId']}" if "revisionId" in schema else "",
         call=_commit,
         initial=lambda schema: {"type": schema.get("type", "AVRO"), "definition": schema.get("definition", "")},
         receipt=done("Committed a revision of {target}."),
         command=command("schema commit {target} --file FILE"),
     ),
     Action(
-        on=_SCHEMA,
+        on=SCHEMA,
         verb="delete",
         rpc="SchemaService.DeleteSchema",
         permission="pubsub.schemas.delete",
@@ -207,6 +326,7 @@ ACTIONS: Sequence[Action] = [
         verb="cancel",
         rpc="CancelScheduled",
         permission="pubsub.topics.update",
+        needed_on=_topic_of,
         title="Cancel the message",
         label="Cancel the message",
         weight=Weight.LOSSY,

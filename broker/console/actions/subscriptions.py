@@ -5,7 +5,7 @@ from typing import Any
 
 from broker.client.words import counted, duration_text, whole_seconds
 from broker.console.actions import reading
-from broker.console.actions.action import Action, Call, Field, Json, Receipt, Target, Values, Weight
+from broker.console.actions.action import Action, Call, Field, Json, Note, Receipt, Target, Values, Weight
 from broker.console.actions.common import (
     FILTER,
     LABELS,
@@ -13,6 +13,7 @@ from broker.console.actions.common import (
     RATE,
     REASON,
     SUBSCRIPTION,
+    asking_itself,
     chosen,
     command,
     created,
@@ -25,7 +26,9 @@ from broker.console.actions.common import (
     outcomes,
     patching,
     posting,
+    since,
 )
+from broker.console.page import Block
 
 _ENDPOINT = Field(name="pushEndpoint", label="Endpoint", placeholder="https://example.com/hook")
 _ACK_DEADLINE = Field(
@@ -195,6 +198,52 @@ def _resent(target: Target, _: Values, answer: Json) -> Receipt:
     return Receipt(outcomes(f"Messages to {target.id}", answer), target.name)
 
 
+_MESSAGE_IDS = Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)
+_MOST_REPORTED = 10  # messages whose state a form shows
+_HELD_WORDS = {
+    "waiting": "left alone, because no consumer holds it: it is delivered when its turn comes",
+    "outstanding": "left alone, because an earlier message of its ordering key is not acknowledged",
+    "alreadySettled": "settled already",
+}
+
+
+def _states_asked(target: Target, values: Values) -> Mapping[str, Call]:
+    ids = [one for one in values["messageIds"] if one.isascii() and one.isdigit()][:_MOST_REPORTED]
+    return {one: Call("GET", f"{target.name}/messages/{one}") for one in ids}
+
+
+def _states(_: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    """Return what is known of each message."""
+    return [
+        Note(f"{id_}: {answer.error.message if answer.error is not None else answer.answer.get('verdict', '')}")
+        for id_, answer in answers.items()
+    ]
+
+
+def _held(target: Target, _: Values, answer: Json) -> Receipt:
+    return Receipt(outcomes(f"Messages of {target.id}", answer, **_HELD_WORDS), target.name)
+
+
+def _skip_asked(target: Target, _: Values) -> Mapping[str, Call]:
+    return {"lag": Call("GET", f"{target.project}/lag", query={"fresh": "true", "filter": f"name={target.id}"})}
+
+
+def _skip(_: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    """Say when messages were skipped that an undo brings back, and how many."""
+    for one in answers["lag"].list("subscriptions"):
+        if "lastSkip" in one:
+            skip = one["lastSkip"]
+            skipped = counted(skip["messages"], "message")
+            return [Note(f"The {skip['cause'].lower()} at {skip['skipTime']} settled {skipped} unacknowledged.")]
+    return [Note("No seek or purge that settled unacknowledged messages is known.")]
+
+
+def _paused(_: Values, answers: Mapping[str, Block]) -> Sequence[Note]:
+    found = answers["own"].answer
+    pause = found if "pausedReason" in found else found.get("pause", {})
+    return since("It has been paused", pause, time="pauseTime", by="pausedBy", reason="pausedReason")
+
+
 RECOVER = Action(
     on=SUBSCRIPTION,
     verb="recover",
@@ -222,7 +271,7 @@ RESEND = Action(
     title="Resend messages",
     label="Resend the messages",
     help="They are delivered once more, to this subscription alone, even if they were acknowledged.",
-    fields=[Field(name="messageIds", label="Message ids", kind="area", required=True, read=reading.ids)],
+    fields=[_MESSAGE_IDS],
     call=posting("resend", "messageIds"),
     receipt=_resent,
     command=command("push resend {target} {messageIds}"),
@@ -290,6 +339,8 @@ ACTIONS: Sequence[Action] = [
         label="Undo it",
         help="Back to where it was before the newest seek or purge of the last hour that can be undone.",
         at_once=True,
+        asks=_skip_asked,
+        notes=_skip,
         call=posting("undoSeek"),
         receipt=_sought,
         command=command("seek {target} --undo --yes"),
@@ -317,6 +368,8 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: "pause" in data.get("subscription", {}),
         label="Resume the subscription",
         at_once=True,
+        asks=asking_itself,
+        notes=_paused,
         call=posting("resume"),
         receipt=done("Resumed {target}.", undo="pause"),
         command=command("sub resume {target}"),
@@ -345,6 +398,8 @@ ACTIONS: Sequence[Action] = [
         applies=_pushes_are_paused,
         shown_on=("", "/pushAttempts"),
         at_once=True,
+        asks=lambda target, values: {"own": _status(target, values)},
+        notes=_paused,
         call=posting("resumePush"),
         receipt=done("Resumed the pushes of {target}.", undo="pausePush"),
         command=command("push resume {target}"),
@@ -387,6 +442,37 @@ ACTIONS: Sequence[Action] = [
         ),
     ),
     RESEND,
+    Action(
+        on=SUBSCRIPTION,
+        verb="release",
+        rpc="ReleaseMessages",
+        permission="pubsub.subscriptions.consume",
+        title="Release held messages",
+        label="Release the messages",
+        help="They are taken from the consumers that hold them, and delivered again at once.",
+        fields=[_MESSAGE_IDS],
+        asks=_states_asked,
+        notes=_states,
+        call=posting("release", "messageIds"),
+        receipt=_held,
+        command=command("sub release {target} {messageIds}"),
+    ),
+    Action(
+        on=SUBSCRIPTION,
+        verb="deadLetter",
+        rpc="DeadLetterMessages",
+        permission="pubsub.subscriptions.consume",
+        title="Dead-letter messages",
+        label="Dead-letter the messages",
+        help="Messages that are held or retried go to the dead-letter topic; a redrive brings them back.",
+        applies=lambda data: "deadLetterPolicy" in data.get("subscription", {}),
+        fields=[_MESSAGE_IDS],
+        asks=_states_asked,
+        notes=_states,
+        call=posting("deadLetter", "messageIds"),
+        receipt=_held,
+        command=command("sub dead-letter {target} {messageIds}"),
+    ),
     Action(
         on=SUBSCRIPTION,
         verb="snapshot",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.console.actions import access, dead_letters, project, subscriptions, topics
+from broker.console.actions import access, dead_letters, project, quotas, subscriptions, topics
 from broker.console.actions.action import Action
 
 ACTIONS: Sequence[Action] = [
@@ -11,4 +11,5 @@ ACTIONS: Sequence[Action] = [
     *dead_letters.ACTIONS,
     *project.ACTIONS,
     *access.ACTIONS,
+    *quotas.ACTIONS,
 ]

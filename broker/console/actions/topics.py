@@ -13,6 +13,7 @@ from broker.console.actions.common import (
     RATE,
     REASON,
     TOPIC,
+    asking_itself,
     chosen,
     command,
     created,
@@ -25,6 +26,7 @@ from broker.console.actions.common import (
     outcomes,
     patching,
     posting,
+    since,
 )
 
 _RETENTION = Field(
@@ -156,6 +158,14 @@ ACTIONS: Sequence[Action] = [
         applies=lambda data: "frozen" in data.get("topic", {}),
         label="Unfreeze the topic",
         at_once=True,
+        asks=asking_itself,
+        notes=lambda _, answers: since(
+            "It has been frozen",
+            answers["own"].answer.get("frozen", {}),
+            time="freezeTime",
+            by="frozenBy",
+            reason="reason",
+        ),
         call=posting("unfreeze"),
         receipt=done("Unfroze {target}: it takes messages again.", undo="freeze"),
         command=command("topic unfreeze {target}"),

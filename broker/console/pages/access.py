@@ -78,7 +78,7 @@ async def service_account(view: View) -> Page:
             Command(f"broker auth accounts show {email} --project {project}", name),
             Command(f"broker auth keys list {email} --project {project}", f"{name}/keys"),
         ],
-        row_actions={"delete": [key["name"] for key in keys.list("keys")]},
+        row_actions={"delete": [key["name"] for key in keys.list("keys")], "revoke": [name]},
         data={
             "account": found,
             "keys": keys,

@@ -30,7 +30,13 @@ async def message(view: View) -> Page:
         title=message_id,
         name=name,
         section="topics",
-        row_actions={"resend": [one["subscription"] for one, _ in reports]},
+        row_actions={
+            "resend": [one["subscription"] for one, _ in reports],
+            "release": [one["subscription"] for one, _ in reports if one["state"] == "OUTSTANDING"],
+            "deadLetter": [
+                one["subscription"] for one, _ in reports if one["state"] in ("OUTSTANDING", "RETRYING")
+            ],
+        },
         commands=[Command(f"broker message show {message_id} --project {leaf(project)}", name)],
         data={
             "found": found,

@@ -8,7 +8,7 @@ from broker.console.api import Json
 from broker.console.charts import BUCKETS, timeline
 from broker.console.checks import AGE
 from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute, View, no_block, option
-from broker.console.pages.delivering import clients, endpoint, stuck_keys
+from broker.console.pages.delivering import StuckKeys, clients, endpoint, stuck_keys
 from broker.console.states import of_message, of_subscription
 
 _COLUMNS = (
@@ -82,6 +82,9 @@ async def subscription(view: View) -> Page:
             Command(f"broker sub show {_id(view)} --project {view.parts['project']}", name),
             Command(f"broker lag --project {view.parts['project']}", f"{view.project}/lag"),
         ],
+        row_actions={"release": [name], "deadLetter": [name]}
+        if isinstance(stuck, StuckKeys) and stuck.keys
+        else {},
         data={
             "subscription": found,
             "lag": own,

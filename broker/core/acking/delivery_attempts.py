@@ -3,7 +3,7 @@
 docs/claim.md lists the other modules that write `delivery_attempts`, and a test checks the list.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ _ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
 _ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
 _MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
+_EXHAUST_RETURNED = statements.hot("exhaust_returned")
 _MERGE_PARTS = statements.hot("merge_parts")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
@@ -200,6 +201,33 @@ async def modify_ack_deadline(
     }
     [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
     return _missing(_asked(changes), _by_attempt(rows, shard_id))
+
+
+async def exhaust_returned(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    subscription_id: int,
+    messages: Mapping[AttemptName, int],
+    failure: str,
+    now: datetime,
+) -> set[AttemptName]:
+    """Give messages of ordering keys that came back to the dead-letter forwarder.
+
+    `messages`: the ordinal of each in its attempt.  Returns the attempts whose message was out again, or was not
+    the first of its key any more.
+    """
+    asked = {
+        "shard_id": shard_id,
+        "subscription_id": subscription_id,
+        "attempt_ids": [attempt.attempt_id for attempt in messages],
+        "positions": [ordinal + 1 for ordinal in messages.values()],
+        "failure": failure,
+        "now": now,
+    }
+    [rows] = await connection.run((_EXHAUST_RETURNED, asked))
+    done = {row.attempt_id for row in rows}
+    return {attempt for attempt in messages if attempt.attempt_id not in done}
 
 
 async def merge_parts(

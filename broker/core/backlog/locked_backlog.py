@@ -19,6 +19,7 @@ from broker.core.records.journal import journal_statement
 from broker.db.driver import statements
 from broker.db.driver.by_shard import run_by_shard
 from broker.db.driver.hot_connection import Bound, HotConnection
+from broker.model.ack_id import AttemptName
 from broker.model.due_attempt import attempt_numbers, due_attempt, replacements
 from broker.model.journal import DISCARDED, Author, Event, ranges_of, rows_of
 from broker.model.sequences import from_bits, from_multirange, to_bits, to_multirange
@@ -128,6 +129,19 @@ class LockedBacklog:
         """Returns the row of a message that was delivered and is not settled; None: it was not, or is."""
         held = self._held.get(message.seq)
         return None if held is None else held.row
+
+    def place_of(self, message: Any) -> tuple[AttemptName, int, bool] | None:
+        """Returns the attempt that has a message which is not settled, its ordinal there, and whether it is out.
+
+        None: it was never delivered, or is settled.
+        """
+        held = self._held.get(message.seq)
+        if held is None:
+            return None
+        row = held.row
+        is_ordered = row.ordering_key is not None
+        attempt = AttemptName(self.subscription_id, self.shard_id, row.attempt_id, len(row.open), is_ordered)
+        return attempt, held.ordinal, held.parsed.is_out(held.ordinal)
 
     def _facts(self, message: Any) -> DeliveryFacts:
         held = self._held.get(message.seq)

@@ -14,6 +14,8 @@ class Outcome(StrEnum):
     resend      RESENT, OUTSTANDING, WAITING, FILTERED, NOT_RETAINED, RETRACTED, UNKNOWN
     replay      REPLAYED, OUTSTANDING, WAITING, DELIVERED, DEAD_LETTERED, DISCARDED, EXPIRED, NOT_RETAINED
     retraction  RETRACTED, ALREADY_RETRACTED, NOT_RETAINED, UNKNOWN
+    release     RELEASED, DEAD_LETTERED, OUTSTANDING, WAITING, ALREADY_SETTLED, UNKNOWN
+    deadLetter  DEAD_LETTERED, OUTSTANDING, WAITING, ALREADY_SETTLED, UNKNOWN
     """
 
     # It was done.
@@ -23,6 +25,7 @@ class Outcome(StrEnum):
     SENT = "sent"  # redriven to another topic
     RESENT = "resent"
     REPLAYED = "replayed"
+    RELEASED = "released"  # from the consumer that held it
     RETRACTED = "retracted"  # by this operation or an earlier one, so no subscription receives it again
 
     # Nothing was left to do.
@@ -39,7 +42,7 @@ class Outcome(StrEnum):
     FILTERED = "filtered"  # the subscription's filter does not match it
     EXPIRED = "expired"  # it is past its time to live
     EDITED = "edited"  # its dead letter was edited, and came back as another message
-    DEAD_LETTERED = "deadLettered"  # a redrive or a recovery brings it back
+    DEAD_LETTERED = "deadLettered"  # also by this operation; a redrive or a recovery brings it back
     GONE = "gone"  # neither the message nor its dead letter is retained
     NOT_RETAINED = "notRetained"
     UNKNOWN = "unknown"  # no message of the topic

@@ -174,7 +174,8 @@ payload_schema_revisions = Table(
 )
 
 # Schedules, "projects/p/schedules/…" (features/schedules/schedule.py).  `next_at`: null while it is paused and once
-# it has ended.  A tick appends its message and moves `next_at` in one transaction, which has the row's lock.
+# it has ended; `paused_at` and `paused_by`: since when it is paused, and by whom if that is known.  A tick appends
+# its message and moves `next_at` in one transaction, which has the row's lock.
 schedules = Table(
     "schedules",
     metadata,
@@ -188,6 +189,8 @@ schedules = Table(
     Column("created_by", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False),
+    Column("paused_at", DateTime(timezone=True)),
+    Column("paused_by", Text),
     Index("schedules_next_idx", "next_at", postgresql_where=text("next_at IS NOT NULL")),
     Index("schedules_topic_idx", text("(definition ->> 'topic')")),
     Index(

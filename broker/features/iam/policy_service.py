@@ -9,6 +9,7 @@ from broker.access.policies.policy_rows import find_policies, insert_policy, wri
 from broker.access.principals.caller import Caller
 from broker.access.principals.permissions import PERMISSIONS
 from broker.access.principals.policy import (
+    ABOVE_PROJECTS,
     MAX_TESTED,
     MAX_TESTED_RESOURCES,
     NO_POLICY,
@@ -111,7 +112,8 @@ class PolicyService:
     async def test_permissions_on(
         self, caller: Caller, project: str, permissions: Sequence[str], resources: Sequence[str]
     ) -> Mapping[str, Sequence[str]]:
-        """Returns those of the permissions that the caller has on each of the resources of a project.
+        """Returns those of the permissions that the caller has on each of the resources of a project, or above all
+        projects (ABOVE_PROJECTS).
 
         Executes three statements at most.  Raises InvalidArgument.
         """
@@ -119,9 +121,11 @@ class PolicyService:
         _check_tested_resources(project, resources)
         if self._authorizer is None:
             return dict.fromkeys(resources, permissions)
-        others = set(resources) - {project}
+        others = set(resources) - {project, ABOVE_PROJECTS}
         async with self._authorizer.turn_of(caller.home), self._database.transaction() as connection:
-            existing = {project} | await find_existing(connection, names=others, now=self._clock.now())
+            existing = {project, ABOVE_PROJECTS} | await find_existing(
+                connection, names=others, now=self._clock.now()
+            )
         held = await self._authorizer.allowed(caller, permissions, [name for name in resources if name in existing])
         return {name: held.get(name, []) for name in resources}
 
@@ -180,7 +184,7 @@ def _check_tested_resources(project: str, resources: Sequence[str]) -> None:
             f"(resources={len(resources)})."
         )
     for name in resources:
-        if project_within(name) != project or "\0" in name:
+        if name != ABOVE_PROJECTS and (project_within(name) != project or "\0" in name):
             raise InvalidArgument(
                 f"resources must be full names of resources of {project} (resources={name[:300]!r})."
             )

@@ -6,12 +6,15 @@ project has, an *amount* what it occupies at the moment.  Google's service has q
 (https://cloud.google.com/service-usage/docs/reference/rest/v1beta1/QuotaOverride).
 """
 
+import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from broker.core.context.admission import Counted
-from broker.model.errors import InvalidArgument, QuotaExceeded
+from broker.model.errors import Aborted, InvalidArgument, QuotaExceeded
 from broker.model.names import leaf
 
 UNLIMITED = -1
@@ -74,6 +77,17 @@ class ProjectQuotas:
             _changed(self.limits, limits, "limits", QUOTAS),
             _changed(self.principal_limits, principal_limits, "principalLimits", RATES),
         )
+
+    @property
+    def etag(self) -> str:
+        """A text that is the same for the same limits alone."""
+        limits = json.dumps([self.limits, self.principal_limits], sort_keys=True)
+        return b64encode(sha256(limits.encode()).digest()[:12]).decode()
+
+    def check_etag(self, etag: str) -> None:
+        """Raises Aborted unless these are the quotas that had this etag ("": any are)."""
+        if etag and etag != self.etag:
+            raise Aborted(f"The quotas have changed since they were read; read them again (etag={etag[:100]}).")
 
     @property
     def is_metered(self) -> bool:

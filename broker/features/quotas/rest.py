@@ -18,7 +18,7 @@ async def get_quotas(service: QuotaService, call: Call) -> bytes:
 async def update_quotas(service: QuotaService, call: Call) -> bytes:
     request = decode_update_quotas(call.body)
     report = await service.update_quotas(
-        call.name, limits=request.limits, principal_limits=request.principal_limits
+        call.name, limits=request.limits, principal_limits=request.principal_limits, etag=request.etag
     )
     return encode_resource(quotas_json(report))
 
@@ -29,6 +29,7 @@ async def update_quotas(service: QuotaService, call: Call) -> bytes:
 class UpdateQuotasRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     limits: dict[str, int | None] = {}
     principal_limits: dict[str, int | None] = {}
+    etag: str = ""
 
 
 _update = msgspec.json.Decoder(UpdateQuotasRequest)
@@ -59,6 +60,7 @@ def quotas_json(report: QuotaReport) -> dict[str, Any]:
         "name": f"{report.project}/quotas",
         "limits": report.set_here.limits,
         "principalLimits": report.set_here.principal_limits,
+        "etag": report.set_here.etag,
         "quotas": rates + counts + amounts,
         "principalQuotas": of_principals,
     }

@@ -34,15 +34,22 @@ class QuotaService:
         return QuotaReport(project, set_here, in_force, rates, counts, self._quotas.amounts(project))
 
     async def update_quotas(
-        self, project: str, *, limits: Mapping[str, int | None], principal_limits: Mapping[str, int | None]
+        self,
+        project: str,
+        *,
+        limits: Mapping[str, int | None],
+        principal_limits: Mapping[str, int | None],
+        etag: str = "",
     ) -> QuotaReport:
         """Set the limits that are given; None: the default again, -1: none.  It holds here at once, elsewhere soon.
 
-        Raises InvalidArgument; nothing is changed then.
+        `etag`: that of the quotas as the caller has read them ("": they are set whatever they are).  Raises
+        InvalidArgument, Aborted (they have changed since); nothing is changed then.
         """
         check_project(project)
         async with self._database.transaction() as connection:
             current = await store.lock_quotas(connection, project=project)
+            current.check_etag(etag)
             quotas = current.changed(limits, principal_limits)
             await store.write_quotas(connection, project=project, quotas=quotas)
         await self._wake_ups.announce(f"{project}/quotas")

@@ -12,7 +12,7 @@ from broker.client.stop import Misuse
 from broker.client.words import as_typed, duration_text, future_text, leaf, pairs, short_time
 
 CREATE_OPTIONS = (
-    click.argument("text"),
+    click.argument("text", required=False),
     click.option("--topic", metavar="TOPIC", required=True, help="Where it publishes."),
     click.option("--cron", metavar="CRON", help="Five fields, or six with the seconds first."),
     click.option("--every", metavar="DURATION", help="In place of it: 90s, 2h, 7d."),
@@ -33,13 +33,15 @@ CREATE_OPTIONS = (
 _schedule = click.argument("schedule")
 
 
-def make_body(session: Session, *, text: str, topic: str, **given: str) -> Json:
-    """A schedule as the options give it.  Raises Misuse."""
+def make_body(session: Session, *, text: str | None, topic: str, **given: str) -> Json:
+    """A schedule as the options give it; without a text one that is there keeps its message.  Raises Misuse."""
     if bool(given["cron"]) == bool(given["every"]):
         raise Misuse("give --cron or --every")
-    message: Json = {"data": b64encode(as_typed(text)).decode()}
+    message: Json = {} if text is None else {"data": b64encode(as_typed(text)).decode()}
     message |= {"attributes": pairs(given["attributes"], "--attribute")} if given["attributes"] else {}
     message |= {"orderingKey": given["ordering_key"]} if given["ordering_key"] else {}
+    if text is None and (message or given["template"]):
+        raise Misuse("--attribute, --ordering-key and --template are of a message: give TEXT")
     body: Json = {
         "topic": session.topic(topic),
         "template" if given["template"] else "message": message,

@@ -33,13 +33,13 @@ from broker.model.timestamps import format_timestamp, parse_timestamp
 
 
 async def put_schedule(service: SchedulesService, call: Call) -> bytes:
-    definition = decode_schedule(call.body)
+    definition, keeps_message = decode_schedule(call.body)
     if call.gate is not None:  # the schedule publishes for whoever makes it
         await call.gate.allow(call.caller, permissions.PUBLISH, definition.topic)
-    schedules = service
-    return encode_resource(
-        schedule_json(await schedules.put_schedule(call.name, definition, created_by=call.caller.member))
+    schedule = await service.put_schedule(
+        call.name, definition, created_by=call.caller.member, keeps_message=keeps_message
     )
+    return encode_resource(schedule_json(schedule))
 
 
 async def get_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
@@ -57,7 +57,7 @@ async def delete_schedule(service: SchedulesService, call: Call) -> bytes:
 
 
 async def pause_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
-    return await _shown(views, call, await service.pause_schedule(call.name))
+    return await _shown(views, call, await service.pause_schedule(call.name, by=call.caller.member))
 
 
 async def resume_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
@@ -114,17 +114,20 @@ class PutScheduleRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=T
 _decoder = msgspec.json.Decoder(PutScheduleRequest)
 
 
-def decode_schedule(body: bytes) -> Definition:
-    """Raises InvalidArgument."""
+def decode_schedule(body: bytes) -> tuple[Definition, bool]:
+    """Decodes a definition, and whether it has no message, so that the schedule keeps its own.
+
+    Raises InvalidArgument.
+    """
     request = decode_request(_decoder, body)
-    if (request.message is None) == (request.template is None):
-        raise InvalidArgument("One of message and template must be given.")
+    if request.message is not None and request.template is not None:
+        raise InvalidArgument("One of message and template can be given, not both.")
     message = request.message or request.template or NewMessage()
     if request.schedule and request.interval:
         raise InvalidArgument("Only one of schedule and interval can be given.")
     if request.missed not in Missed.__members__:
         raise InvalidArgument(f"missed must be one of {', '.join(Missed)} (missed={request.missed[:100]!r}).")
-    return Definition(
+    definition = Definition(
         topic=request.topic,
         data=message.data,
         attributes=message.attributes,
@@ -137,6 +140,7 @@ def decode_schedule(body: bytes) -> Definition:
         end=parse_timestamp(request.end, "end") if request.end else None,
         missed=Missed(request.missed),
     )
+    return definition, request.message is None and request.template is None
 
 
 def _seconds(text: str) -> int:
@@ -179,6 +183,7 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
         "nextTime": schedule.next_at,
         "createTime": schedule.created_at,
         "updateTime": schedule.updated_at,
+        "pauseTime": schedule.paused_at,
     }
     body |= {"missed": definition.missed, "state": schedule.state, "ticks": str(schedule.ticks)}
     body |= {name: format_timestamp(moment) for name, moment in times.items() if moment is not None}
@@ -186,6 +191,8 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
         body["lastOutcome"] = schedule.last_outcome
     if schedule.created_by:
         body["createdBy"] = schedule.created_by
+    if schedule.paused_by:
+        body["pausedBy"] = schedule.paused_by
     return body
 
 

@@ -73,6 +73,16 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     end: datetime | None = None
     missed: Missed = Missed.ONE
 
+    def with_message_of(self, other: "Definition") -> "Definition":
+        """Return the same times with the message of another definition."""
+        return msgspec.structs.replace(
+            self,
+            data=other.data,
+            attributes=other.attributes,
+            ordering_key=other.ordering_key,
+            is_template=other.is_template,
+        )
+
     def ticks_as(self, other: "Definition") -> bool:
         """Whether both have the same ticks."""
         mine, theirs = (
@@ -86,7 +96,7 @@ class Schedule:
     """A stored schedule.
 
     `anchor`: from when an interval is counted; `next_at`: its next tick, None: there is none; `ticks`: how many
-    entries its history ever had.
+    entries its history ever had; `paused_at`, `paused_by`: since when it is paused, and by whom, if that is known.
     """
 
     name: str
@@ -99,6 +109,8 @@ class Schedule:
     created_by: str = ""
     created_at: datetime
     updated_at: datetime
+    paused_at: datetime | None = None
+    paused_by: str | None = None
 
     @property
     def timing(self) -> Timing:

@@ -45,18 +45,28 @@ class SchedulesService:
         self._ticker = ticker
         self._next_tick = next_tick
 
-    async def put_schedule(self, name: str, definition: Definition, *, created_by: str) -> Schedule:
+    async def put_schedule(
+        self, name: str, definition: Definition, *, created_by: str, keeps_message: bool = False
+    ) -> Schedule:
         """Make it, or change one that is there: its next tick stays unless its times change.
+
+        `keeps_message`: it publishes the same message as before, so there must be one of that name.
 
         Raises InvalidArgument, NotFound (the topic), QuotaExceeded.
         """
         check_name(name, "schedules")
         now = self._clock.now()
-        self._check(name, definition, now)
+        if not keeps_message:
+            self._check(name, definition, now)
         async with self._database.transaction() as connection:
             if await find_topic(connection, name=definition.topic) is None:
                 raise topic_not_found(definition.topic)
             before = await store.find_schedule(connection, name=name, lock=True)
+            if keeps_message:
+                if before is None:
+                    raise InvalidArgument("One of message and template must be given for a new schedule.")
+                definition = definition.with_message_of(before.definition)
+                self._check(name, definition, now)
             if (
                 before is None
                 and await store.count_schedules(connection, project=project_of(name)) >= MAX_SCHEDULES
@@ -94,11 +104,16 @@ class SchedulesService:
                 raise _not_found(name)
         return None
 
-    async def pause_schedule(self, name: str) -> Schedule:
+    async def pause_schedule(self, name: str, *, by: str = "") -> Schedule:
         """Pauses a schedule.  It makes no tick after the answer, until it is resumed.  Raises NotFound."""
+        now = self._clock.now()
         async with self._database.transaction() as connection:
             schedule = await _found(connection, name, lock=True)
-            paused = replace(schedule, paused=True, next_at=None, updated_at=self._clock.now())
+            paused = schedule
+            if not schedule.paused:
+                paused = replace(
+                    schedule, paused=True, next_at=None, updated_at=now, paused_at=now, paused_by=by or None
+                )
             await store.write_schedule(connection, schedule=paused)
         return paused
 
@@ -108,7 +123,14 @@ class SchedulesService:
         async with self._database.transaction() as connection:
             schedule = await _found(connection, name, lock=True)
             if schedule.paused:
-                schedule = replace(schedule, paused=False, next_at=schedule.after(now), updated_at=now)
+                schedule = replace(
+                    schedule,
+                    paused=False,
+                    next_at=schedule.after(now),
+                    updated_at=now,
+                    paused_at=None,
+                    paused_by=None,
+                )
                 await store.write_schedule(connection, schedule=schedule)
         self._changed(schedule)
         return schedule

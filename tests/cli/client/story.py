@@ -146,6 +146,8 @@ broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker sub reject fragile $ACK_ID
+broker sub release fragile $ID
+broker sub dead-letter fragile $ID
 broker fleet processes
 broker fleet database
 broker fleet findings
@@ -217,6 +219,7 @@ broker schedule run nightly
 broker schedule history nightly
 broker schedule pause nightly
 broker schedule resume nightly
+broker schedule create nightly --topic jobs --cron '45 2 * * *'
 broker schedule delete nightly
 # broker schedule delete beat
 broker mask create cards --topic 'payments*' --field '$.card'

@@ -187,6 +187,8 @@ CALLS: list[tuple[str, str, Json]] = [
     ("topics/topic:replace", "messageId", {"message": message("new")}),
     ("subscriptions/sub:resend", "messageId", {}),
     ("subscriptions/sub:resend", "messageIds", {}),
+    ("subscriptions/sub:release", "messageIds", {}),
+    ("subscriptions/sub:deadLetter", "messageIds", {}),
     ("subscriptions/sub:discard", "messageIds", {}),
     ("subscriptions/sub:redrive", "messageIds", {}),
     ("subscriptions/sub:editDeadLetter", "messageId", {"setAttributes": {"a": "b"}}),

@@ -211,6 +211,19 @@ async def test_quotas_are_told_with_their_usage_changed_one_by_one_and_set_back(
     assert (await _limit(rest, topics=None, publishMessages=None))["limits"] == {}
 
 
+async def test_quotas_that_somebody_else_has_changed_are_not_set(rest: Rest) -> None:
+    read = await rest.ok("GET", f"{rest.project}/quotas")
+    changed = await _limit(rest, topics=7)
+    assert changed["etag"] != read["etag"]
+    stale = {"limits": {"topics": 9}, "etag": read["etag"]}
+    code, said = await rest.error("PATCH", f"{rest.project}/quotas", stale)
+    assert (code, said.startswith("The quotas have changed since they were read")) == ("ABORTED", True), said
+    assert (await rest.ok("GET", f"{rest.project}/quotas"))["limits"] == {"topics": 7}
+    again = await rest.ok("PATCH", f"{rest.project}/quotas", {**stale, "etag": changed["etag"]})
+    assert again["limits"] == {"topics": 9}
+    assert (await _limit(rest, topics=None))["etag"] == read["etag"]
+
+
 async def _used(rest: Rest) -> bool:
     return bool((await _usage(rest, "publishMessages"))["usage"] > 0)
 

@@ -101,6 +101,31 @@ async def test_what_is_paused_ticks_by_hand_alone(rest: Rest) -> None:
     assert datetime.fromisoformat(resumed["nextTime"]) > datetime.now(UTC)
 
 
+async def test_a_pause_says_since_when_it_is_and_stays_the_same_when_it_is_asked_for_again(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.ok("PUT", f"{PATH}/held", json=body())
+    first = await rest.ok("POST", f"{PATH}/held:pause", json={})
+    assert first["pauseTime"] == first["updateTime"]
+    assert (await rest.ok("POST", f"{PATH}/held:pause", json={}))["pauseTime"] == first["pauseTime"]
+    assert (await rest.ok("PUT", f"{PATH}/held", json=body()))["pauseTime"] == first["pauseTime"]
+    assert "pauseTime" not in await rest.ok("POST", f"{PATH}/held:resume", json={})
+
+
+async def test_a_schedule_keeps_its_message_while_its_times_are_changed(rest: Rest) -> None:
+    await rest.create_topic()
+    given = await rest.ok("PUT", f"{PATH}/kept", json=body())
+    times = {"topic": given["topic"], "interval": "7200s"}
+    changed = await rest.ok("PUT", f"{PATH}/kept", json=times)
+    assert (changed["message"], changed["interval"]) == (given["message"], "7200s")
+    assert "schedule" not in changed
+    template = {**times, "template": {"data": "YQ=="}}
+    assert "template" in await rest.ok("PUT", f"{PATH}/kept", json=template)
+    assert (await rest.ok("PUT", f"{PATH}/kept", json=times))["template"] == {"data": "YQ=="}
+    new = await rest.call("PUT", f"{PATH}/new", json=times)
+    assert (new.status_code, "for a new schedule" in new.text) == (400, True)
+    assert (await rest.call("GET", f"{PATH}/new")).status_code == 404
+
+
 async def test_what_the_topic_refuses_is_in_the_history_and_the_schedule_goes_on(rest: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription()

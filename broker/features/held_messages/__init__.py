@@ -1,0 +1,1 @@
+"""Gives messages back that consumers hold, and dead-letters single messages, by their ids."""
