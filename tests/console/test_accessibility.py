@@ -2,12 +2,12 @@
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser
 
 from broker.console.actions.table import ACTIONS
 from broker.console.routes import PAGES
 from tests.console.chromium import CSP_EVENTS, IN_CHROMIUM
-from tests.console.sample import Sample, until_settled
+from tests.console.sample import Sample
 from tests.console.test_browser import OTHER_PAGES
 from tests.fixtures.broker import Rest
 
@@ -24,15 +24,11 @@ FORMS = [action.path for action in ACTIONS if "scheduled" not in action.on]
 
 
 @pytest.mark.parametrize("look", MARKED)
-@pytest.mark.parametrize("kind", ["pages", "forms"])
+@pytest.mark.parametrize("paths", [[*(route.path for route in PAGES), *OTHER_PAGES], FORMS], ids=["pages", "forms"])
 async def test_no_page_has_an_accessibility_problem_or_breaks_the_policy(
-    rest: Rest, sample: Sample, browser: Browser, kind: str, look: str
+    rest: Rest, sample: Sample, browser: Browser, paths: list[str], look: str
 ) -> None:
     """Axe is injected, so its pages do without the policy; the others report each violation."""
-    await until_settled(rest)
-    paths = [sample.asked_page(route.path) for route in PAGES] + [sample.page(path) for path in OTHER_PAGES]
-    if kind == "forms":
-        paths = [sample.page(path) for path in FORMS]
     strict = await browser.new_context(**LOOKS[look])  # type: ignore[arg-type]
     await strict.add_init_script(CSP_EVENTS)
     page, errors = await strict.new_page(), list[str]()
@@ -40,7 +36,7 @@ async def test_no_page_has_an_accessibility_problem_or_breaks_the_policy(
     page.on("dialog", lambda dialog: errors.append(dialog.message))
     relaxed = await (await browser.new_context(bypass_csp=True, **LOOKS[look])).new_page()  # type: ignore[arg-type]
     base = str(rest.client.base_url).rstrip("/")
-    for address in [base + path for path in paths]:
+    for address in [base + sample.page(path) for path in paths]:
         await page.goto(address)
         assert await page.evaluate("window.violations") == [], address
         width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
@@ -51,16 +47,3 @@ async def test_no_page_has_an_accessibility_problem_or_breaks_the_policy(
         problems = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found.response["violations"]]
         assert problems == [], address
     assert errors == []
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("look", ["light", "dark"])
-async def test_a_page_that_is_no_longer_read_anew_can_be_read(
-    rest: Rest, sample: Sample, browser: Browser, look: str
-) -> None:
-    page = await (await browser.new_context(bypass_csp=True, **LOOKS[look])).new_page()  # type: ignore[arg-type]
-    await page.goto(str(rest.client.base_url).rstrip("/") + sample.page("projects/{project}"))
-    await page.route("**/*", lambda route: route.abort())
-    await expect(page.locator("[data-live]")).to_contain_text("No answer for")
-    found = await Axe().run(page)
-    assert [one["id"] for one in found.response["violations"]] == []

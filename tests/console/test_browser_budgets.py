@@ -1,9 +1,8 @@
-"""What a page may cost a browser: bytes on the wire, nodes of the document, shifts of the layout, memory."""
+"""What a page may cost a browser: bytes on the wire, nodes of the document, and shifts of the layout."""
 
 import pytest
-from playwright.async_api import Browser, CDPSession, expect
+from playwright.async_api import Browser, expect
 
-from broker.console.pages.tails import MOST_AT_ONCE, MOST_ROWS
 from broker.console.routes import PAGES
 from tests.console.chromium import IN_CHROMIUM, visiting
 from tests.console.sample import Sample, fill_up, until_settled
@@ -15,8 +14,6 @@ pytestmark = [*IN_CHROMIUM, pytest.mark.ci]
 
 FIRST_VISIT = 120_000  # bytes with the fonts, as they are sent
 NODES = 3_000
-TAILED = 20_000  # messages that a tail shows, as within an hour
-HEAP, GROWTH = 30_000_000, 1_000_000  # bytes of a tail, after all of them, and since a tenth of them
 VIEWPORTS = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 360, "height": 740}}
 SLOW_NETWORK = {"offline": False, "latency": 50, "downloadThroughput": 1_000_000, "uploadThroughput": 1_000_000}
 DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
@@ -94,30 +91,3 @@ async def test_nothing_moves_while_a_page_is_loaded(
         moved += [f"{path}: {shift}" for shift in await page.evaluate("window.shifts")]
         await context.close()
     assert not moved, "\n".join(moved)
-
-
-@pytest.mark.timeout(900)
-async def test_a_tail_needs_no_more_memory_after_an_hour(rest: Rest, browser: Browser) -> None:
-    await rest.create_topic()
-    async with visiting(browser, str(rest.client.base_url).rstrip("/")) as visitor:
-        page = visitor.page
-        await page.goto(f"{visitor.base}/console/{rest.topic()}/tail")
-        await expect(page.locator(".tail [role=status]")).to_contain_text("Following", use_inner_text=True)
-        session = await page.context.new_cdp_session(page)
-        first = page.locator("#tail tbody tr").first
-        before = 0
-        for number in range(TAILED // MOST_AT_ONCE):
-            ids = await rest.publish(*(f"message {number}: {'x' * 200}" for _ in range(MOST_AT_ONCE)))
-            await expect(first).to_contain_text(ids[-1])
-            if number == TAILED // MOST_AT_ONCE // 10:
-                before = await heap_of(session)
-        after = await heap_of(session)
-        assert await page.locator("#tail tbody tr").count() == MOST_ROWS
-        assert await page.evaluate("document.querySelectorAll('*').length") <= NODES
-    assert after <= min(HEAP, before + GROWTH), (before, after)
-
-
-async def heap_of(session: CDPSession) -> int:
-    """Return the bytes that scripts hold, after a collection of garbage."""
-    await session.send("HeapProfiler.collectGarbage")
-    return int((await session.send("Runtime.getHeapUsage"))["usedSize"])

@@ -12,7 +12,6 @@ from playwright.async_api import Browser, BrowserContext, Page, Request, async_p
 
 from broker.access.principals.oidc_issuer import OidcIssuer, SignInClient
 from tests.console.chromium import CHROMIUM, CSP_EVENTS, IN_CHROMIUM, OPTIONS, PATIENCE_MILLISECONDS
-from tests.console.test_accessibility import LOOKS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import eventually
 from tests.fixtures.oidc_provider import CLIENT, SECRET, Provider, running_provider
@@ -153,16 +152,7 @@ async def test_a_share_link_opens_its_page(world: Guarded, context: BrowserConte
         f"{BASE}/console/shared/{hook}/pushAttempts"
     )  # a browser keeps the fragment in a redirection
     await expect(page).to_have_url(re.compile(f"{opened}$" if scripts else f"{opened}#.*$"))
-    heading = page.get_by_role("heading", name="Pushes of hook")
-    await expect(heading).to_be_visible()
-    if scripts:
-        await world.ok("DELETE", link["name"])
-        await expect(page.locator("[data-notice]")).to_contain_text("The link has expired or was revoked.")
-        await expect(heading).to_be_visible()
-        await page.goto("about:blank")
-        await page.goto(BASE + (await world.ok("POST", f"{hook}:createShareLink", {}))["path"])
-        await expect(page).to_have_url(re.compile(f"{opened}$"))
-        await expect(page.locator("[data-notice]")).to_be_hidden()
+    await expect(page.get_by_role("heading", name="Pushes of hook")).to_be_visible()
     await page.goto(f"{BASE}/console/{hook}")
     await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     await holder.close()
@@ -216,40 +206,20 @@ async def test_the_holder_of_a_link_resends_a_message_until_the_link_is_revoked(
     await holder.close()
 
 
-@pytest.mark.parametrize("look", LOOKS)
-async def test_no_page_of_the_sign_in_or_of_a_link_has_an_accessibility_problem_or_is_too_wide(
-    world: Guarded, context: BrowserContext, look: str
+async def test_no_page_of_the_sign_in_has_an_accessibility_problem_or_is_too_wide(
+    world: Guarded, context: BrowserContext
 ) -> None:
     assert context.browser is not None
-    relaxed = await context.browser.new_context(bypass_csp=True, **LOOKS[look])  # type: ignore[arg-type]
-    relaxed.set_default_timeout(PATIENCE_MILLISECONDS)
+    relaxed = await context.browser.new_context(bypass_csp=True, viewport={"width": 360, "height": 740})
     page = await relaxed.new_page()
     for path in ("login", "link", "shared", "shared/x", "oidc/callback"):
         await page.goto(f"{BASE}/console/{path}")
-        await is_accessible(page)
-    hook = f"{world.project}/subscriptions/hook"
-    body = {"topic": f"{world.project}/topics/orders", "pushConfig": {"pushEndpoint": "http://127.0.0.1:9/hook"}}
-    await world.ok("PUT", hook, body)
-    await page.goto(
-        BASE + (await world.ok("POST", f"{hook}:createShareLink", {"permissions": ["RECOVER"]}))["path"]
-    )
-    await expect(page.get_by_role("heading", name="Pushes of hook")).to_be_visible()
-    await is_accessible(page)
-    await page.goto("about:blank")
+        found = await Axe().run(page)
+        assert [one["id"] for one in found.response["violations"]] == [], path
+        width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width[0] <= width[1], (path, width)
     await page.goto(BASE + (await world.ok("POST", "signInLinks", {}))["path"])
     await expect(page.locator(".who")).to_be_visible()
-    await is_accessible(page)
-    await page.goto(f"{BASE}/console/{hook}:createShareLink")
-    await page.get_by_role("button", name="Create the link").click()
-    await expect(page.locator("#secret")).to_be_visible()
-    await is_accessible(page)
-    await relaxed.close()
-
-
-async def is_accessible(page: Page) -> None:
-    """Nothing is found by axe, and the page is not wider than the window."""
-    found = await Axe().run(page)
-    problems = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found.response["violations"]]
-    assert problems == [], page.url
     width = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-    assert width[0] <= width[1], (page.url, width)
+    assert width[0] <= width[1], width
+    await relaxed.close()

@@ -1,9 +1,8 @@
 """Every page is open while something fails: it says so, keeps its contents, and recovers by itself."""
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,13 +11,10 @@ import httpx
 import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
 
-from broker.access.bootstrap import ADMIN_EMAIL
-from broker.access.principals.service_account import ADMIN_PROJECT
 from broker.console.routes import PAGES
 from broker.db.embedded.cluster import Cluster
 from tests.console.chromium import IN_CHROMIUM, PATIENCE_MILLISECONDS
 from tests.console.sample import Sample, fill
-from tests.fixtures.access import guarded
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest
 from tests.fixtures.push_sink import PushSink
 
@@ -87,13 +83,9 @@ class Tabs:
 
 
 @asynccontextmanager
-async def all_open(browser: Browser, base: str, sample: Sample, *, cookie: str = "") -> AsyncIterator[Tabs]:
+async def all_open(browser: Browser, base: str, sample: Sample) -> AsyncIterator[Tabs]:
     context = await browser.new_context()
     context.set_default_timeout(PATIENCE_MILLISECONDS)
-    if cookie:
-        name, _, value = cookie.partition("=")
-        host = urlsplit(base).hostname or ""
-        await context.add_cookies([{"name": name, "value": value, "domain": host, "path": "/console"}])
     tabs = Tabs(context, base, sample)
     for route in PAGES:
         await tabs.open(route.path)
@@ -158,35 +150,3 @@ async def test_pages_say_that_the_database_is_away_and_recover(
     finally:
         broker.stop()
         cluster.close()
-
-
-async def test_pages_say_that_the_viewer_is_signed_out_once_the_key_is_deleted(
-    database_url: str, push_sink: PushSink, browser: Browser
-) -> None:
-    async with guarded(database_url, console="auto") as world:
-        base = str(world.client.base_url).rstrip("/")
-        key = await world.key({"name": f"{ADMIN_PROJECT}/serviceAccounts/{ADMIN_EMAIL}"})
-        async with httpx.AsyncClient(base_url=base, headers=world.bearer(), timeout=60, verify=NO_TLS) as client:
-            sample = await fill(Rest(client, world.project), push_sink)
-        answer = await world.client.post("/console/login", data={"credential": json.dumps(key)})
-        cookie = answer.headers["set-cookie"].partition(";")[0]
-        async with all_open(browser, base, sample, cookie=cookie) as tabs:
-            await world.ok("DELETE", key["name"])
-            for one in tabs.pages:
-                await one.says("You are signed out", in_tail="Ended")
-            [topics] = [one for one in tabs.pages if one.path == "projects/{project}/topics"]
-            address = topics.page.url
-            await topics.notice.get_by_role("link", name="Sign in again").click()
-            await topics.page.locator("[name=credential]").fill(json.dumps(world.admin))
-            await topics.page.get_by_role("button", name="Sign in", exact=True).click()
-            await expect(topics.page).to_have_url(address)
-            await tails_are_read_again(tabs.pages)
-            await tabs.have_recovered()  # the cookie is that of all tabs
-
-
-async def tails_are_read_again(pages: Sequence[OpenPage]) -> None:
-    """A tail that has ended does not begin again by itself."""
-    for one in pages:
-        if one.is_tail:
-            await expect(one.tail_state.get_by_role("link", name="Sign in again")).to_be_visible()
-            await one.page.reload()
