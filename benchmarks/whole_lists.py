@@ -43,7 +43,7 @@ INSERT INTO operations (
 )
 SELECT 'projects/wide/operations/' || lpad(to_hex(n), 20, '0'), 'projects/wide', 'redrive',
        'projects/wide/subscriptions/wide-1', 'user:someone@example.com', '{{}}', '{{}}', '{{"redriven": 1}}', 1, 1,
-       false, now() - ({_OPERATIONS} - n) * interval '1 second', now(), 'infinity', now()
+       false, now() - ({_OPERATIONS} - n) * interval '1 second', now(), now(), now()
 FROM generate_series(1, {_OPERATIONS}) AS n
 """
 
