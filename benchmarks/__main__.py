@@ -56,9 +56,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--claims-backlog", type=int, help="messages, for flat-claims, purges, scale-backlog and delay (10000000)"
     )
     parser.add_argument("--topics", type=int, help="topics, of scale-topics (1000)")
-    parser.add_argument(
-        "--subscriptions", type=int, help="subscriptions, of console-pages, whole-lists and idle (10000)"
-    )
+    parser.add_argument("--subscriptions", type=int, help="subscriptions, of console-pages and whole-lists (10000)")
     parser.add_argument("--minutes", type=float, dest="soak_minutes", help="how long soak lasts (30)")
     parser.add_argument("--attack", action="append", default=[], choices=list(ATTACKS), help="of neighbours (all)")
     parser.add_argument(

@@ -34,7 +34,7 @@ class Options:
     claims_backlog: int = 10_000_000
     warm_up_seconds: float = 10.0  # after a start, before anything is measured: Java compiles what it finds hot
     topics: int = 1_000
-    subscriptions: int = 10_000  # of console-pages, whole-lists and idle
+    subscriptions: int = 10_000  # of console-pages and whole-lists
     spread_seconds: float = 60.0  # how long messages are published to many topics
     soak_minutes: float = 30.0
     workers: int = 1

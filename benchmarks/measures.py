@@ -11,7 +11,6 @@ from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
 from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
-from benchmarks.idle import idle
 from benchmarks.inspection import inspection
 from benchmarks.latency import latency
 from benchmarks.layers import profile
@@ -91,7 +90,6 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "own-transaction": own_transaction,
     "priorities": priorities,
     "memory": memory,
-    "idle": idle,
     "push-10000": push_10000,
     "pull-10000": pull_10000,
     "flat-claims": flat_claims,
@@ -128,7 +126,6 @@ ONLY_IF_NAMED = frozenset(
         *GROUPS["peers"],
         *_SCALE,
         *_ACTING,
-        "idle",
         "whole-lists",
         "push-isolation",
         "push-recovery",

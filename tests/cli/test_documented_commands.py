@@ -28,6 +28,7 @@ ELSEWHERE = {
     "broker serve --database-url 'postgresql://broker@": "needs several database servers: tests/citus",
     "broker serve --database-url postgresql://…": "names no database",
     "broker purge billing --expected-count 1200": "is refused unless so many wait: tests/features/previews",
+    "broker message decode 1000000000000042": "needs a schema: tests/features/schemas/test_decoding.py",
     "broker lag --project demo": "asks the broker that the page has just started, as many tests do",
 }
 # tests/clients/test_first_steps.py runs those of two pages, tests/cli/client/test_runbooks.py those of the third.
@@ -104,17 +105,6 @@ def _dead_letter(url: str) -> str:
     return found
 
 
-def _publish_coded(url: str) -> str:
-    """The id of a message in Avro on the topic `coded`."""
-    definition = '{"type": "record", "name": "Sale", "fields": [{"name": "total", "type": "int"}]}'
-    schema = _call("POST", f"{url}/schemas?schemaId=sale", {"type": "AVRO", "definition": definition})["name"]
-    settings = {"schemaSettings": {"schema": schema, "encoding": "BINARY"}}
-    _call("PUT", f"{url}/topics/coded", {"messageRetentionDuration": "600s", **settings})
-    data = b64encode(b"\x54").decode()
-    message_id: str = _call("POST", f"{url}/topics/coded:publish", {"messages": [{"data": data}]})["messageIds"][0]
-    return message_id
-
-
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
@@ -174,7 +164,6 @@ def test_operations(shop: Desk, empty_database_url: str) -> None:
     orders = f"{shop.environment['BROKER_URL']}/v1/projects/shop/topics/orders"
     [message_id] = _call("POST", f"{orders}:publish", {"messages": [{"data": "YQ=="}]})["messageIds"]
     shop.places["1000000000000042"] = message_id
-    shop.places["1000000000000043"] = _publish_coded(f"{shop.environment['BROKER_URL']}/v1/projects/shop")
     _run_page(shop, "operations.md")
 
 
