@@ -32,14 +32,14 @@ from broker.model.page import parse_page
 from broker.model.timestamps import format_timestamp, parse_timestamp
 
 
-async def put_schedule(service: SchedulesService, call: Call) -> bytes:
+async def put_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:
     definition, keeps_message = decode_schedule(call.body)
     if call.gate is not None:  # the schedule publishes for whoever makes it
         await call.gate.allow(call.caller, permissions.PUBLISH, definition.topic)
     schedule = await service.put_schedule(
         call.name, definition, created_by=call.caller.member, keeps_message=keeps_message
     )
-    return encode_resource(schedule_json(schedule))
+    return await _shown(views, call, schedule) if keeps_message else encode_resource(schedule_json(schedule))
 
 
 async def get_schedule(service: SchedulesService, views: MessageViews, call: Call) -> bytes:

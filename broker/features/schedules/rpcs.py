@@ -23,7 +23,7 @@ def make_rpcs(service: SchedulesService, views: MessageViews) -> Sequence[Row]:
             name="PutSchedule", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             # A schedule has no policy of its own; and PUBLISH on the topic.
             needs=Needs(Need("pubsub.schedules.create", on=On.PROJECT)),
-            rest=[Rest("PUT", SCHEDULE, "PutSchedule", partial(rest.put_schedule, service), ())],
+            rest=[Rest("PUT", SCHEDULE, "PutSchedule", partial(rest.put_schedule, service, views), ())],
             grpc=[],
         ),
         Row(

@@ -50,7 +50,7 @@ class SchedulesService:
     ) -> Schedule:
         """Make it, or change one that is there: its next tick stays unless its times change.
 
-        `keeps_message`: it publishes the same message as before, so there must be one of that name.
+        `keeps_message`: it publishes the same message as before, so there must be one of that name and topic.
 
         Raises InvalidArgument, NotFound (the topic), QuotaExceeded.
         """
@@ -65,6 +65,11 @@ class SchedulesService:
             if keeps_message:
                 if before is None:
                     raise InvalidArgument("One of message and template must be given for a new schedule.")
+                if before.definition.topic != definition.topic:  # where the caller may see what is masked here
+                    raise InvalidArgument(
+                        "One of message and template must be given with another topic "
+                        f"(topic={definition.topic}, until now {before.definition.topic})."
+                    )
                 definition = definition.with_message_of(before.definition)
                 self._check(name, definition, now)
             if (

@@ -124,6 +124,10 @@ async def test_a_schedule_keeps_its_message_while_its_times_are_changed(rest: Re
     new = await rest.call("PUT", f"{PATH}/new", json=times)
     assert (new.status_code, "for a new schedule" in new.text) == (400, True)
     assert (await rest.call("GET", f"{PATH}/new")).status_code == 404
+    await rest.create_topic("other")  # where its message would be shown to others
+    moved = await rest.call("PUT", f"{PATH}/kept", json={**times, "topic": rest.topic("other")})
+    assert (moved.status_code, "with another topic" in moved.text) == (400, True)
+    assert (await rest.ok("GET", f"{PATH}/kept"))["topic"] == given["topic"]
 
 
 async def test_what_the_topic_refuses_is_in_the_history_and_the_schedule_goes_on(rest: Rest) -> None:
