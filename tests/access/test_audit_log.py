@@ -279,7 +279,7 @@ def test_what_only_looks_or_uses_is_not_taken_for_a_change_and_all_else_is() -> 
     verbs = ("Create", "Update", "Delete", "Set", "Modify", "Detach", "Seek", "Pause", "Resume", "Commit")
     verbs += ("Rollback", "Disable", "Enable", "Undelete", "Patch", "Rotate", "Freeze", "Unfreeze", "Undo", "Purge")
     verbs += ("Cancel", "Copy", "Discard", "Edit", "Import", "Put", "Redrive", "Resend", "Reset", "Run")
-    verbs += ("Recover", "Replace", "Replay", "Retract")
+    verbs += ("Recover", "Release", "Replace", "Replay", "Retract", "DeadLetter")
     assert [rpc for rpc in changes if not rpc.rpartition(".")[2].startswith(verbs)] == []
 
 

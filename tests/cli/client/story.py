@@ -86,6 +86,7 @@ broker seek billing --time 1h --preview
 broker seek billing --time 1h --dry-run
 broker seek billing --time 1h
 broker seek billing --snapshot before-release --undoable
+broker seek billing --undo --preview
 broker seek billing --undo
 broker sub pause billing --reason 'The database is moved.'
 # broker pull billing
