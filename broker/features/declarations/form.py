@@ -33,7 +33,19 @@ _OUTPUT_ONLY = {
         "analyticsHubSubscriptionInfo",
     },
     "schemas": {"name", "revisionId", "revisionCreateTime"},
-    "schedules": {"name", "ticks", "nextTime", "createTime", "updateTime", "lastOutcome", "createdBy"},
+    "schedules": {
+        *(
+            "name",
+            "ticks",
+            "nextTime",
+            "createTime",
+            "updateTime",
+            "lastOutcome",
+            "createdBy",
+            "pauseTime",
+            "pausedBy",
+        )
+    },
 }
 # What is so if nobody says otherwise, by the path of the field; servers print it, or do not.
 _DEFAULTS: dict[str, Any] = {
