@@ -93,6 +93,7 @@ def _findings(session: Session) -> Iterator[Finding]:
     yield from _checked(lambda: _permissions(session, server), "permissions")
     yield from _checked(lambda: _project(session), "project", "topics")
     if server.may_be_ours:
+        yield from _checked(lambda: _schedules(session), "schedules")
         yield from _checked(lambda: _lags(session), "lag", "clock")
 
 
@@ -233,6 +234,23 @@ def _project(session: Session) -> Iterator[Finding]:
             "topics", WARNING, "deleted, with subscriptions left", why, f"broker sub delete {leaf(gone[0])}"
         )
 
+    for one in topics:
+        if "frozen" in one:
+            name, reason = leaf(one["name"]), one["frozen"].get("reason", "")
+            why = f"it refuses publishes{f': {reason}' if reason else ''}"
+            yield Finding(name, WARNING, "frozen", why, f"broker topic unfreeze {name}")
+
+
+def _schedules(session: Session) -> Iterator[Finding]:
+    """Finds schedules that are paused.  Raises Refused, NotKnown, NotReached."""
+    for one in session.api.all_of(f"{session.project}/schedules", "schedules"):
+        if one["state"] == "PAUSED":
+            name = leaf(one["name"])
+            since = f" since {one['pauseTime']}" if "pauseTime" in one else ""
+            by = f", by {one['pausedBy']}" if "pausedBy" in one else ""
+            why = f"it publishes nothing{since}{by}"
+            yield Finding(name, WARNING, "paused", why, f"broker schedule resume {name}")
+
 
 def _lags(session: Session) -> Iterator[Finding]:
     """Checks what delays subscriptions, and the clock.  Raises Refused, NotKnown, NotReached."""
@@ -241,19 +259,19 @@ def _lags(session: Session) -> Iterator[Finding]:
     after = machine_time()
     lags = answer.get("subscriptions", [])
     yield from _lagging(lags, answer.get("totalSize", len(lags)))
-    yield from _unread_dead_letters(lags)
+    yield from _warnings(lags)
     yield from _clock(lags, before, after)
 
 
-def _unread_dead_letters(lags: list[Json]) -> Iterator[Finding]:
-    """Subscriptions whose dead-letter topic has no subscription, or does not exist."""
+def _warnings(lags: list[Json]) -> Iterator[Finding]:
+    """Finds subscriptions about which something is wrong although it delays nothing."""
     warned = [one for one in lags if one.get("warnings")]
     for one in warned[:_MOST_SHOWN]:
         name = leaf(one["subscription"])
         why = " ".join(one["warnings"])
-        yield Finding(name, WARNING, "dead letters are not read", why, f"broker dlq summary {name}")
+        yield Finding(name, WARNING, "has a warning", why, f"broker sub show {name}")
     if len(warned) > _MOST_SHOWN:
-        yield Finding("dead letters", WARNING, f"{len(warned) - _MOST_SHOWN} more have warnings", "", _LAG)
+        yield Finding("warnings", WARNING, f"{len(warned) - _MOST_SHOWN} more subscriptions have some", "", _LAG)
 
 
 def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:

@@ -56,6 +56,23 @@ def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
     assert found["database"]["state"] == "error"
 
 
+def test_the_doctor_names_what_somebody_has_frozen_or_paused(
+    terminal: Terminal, broker_url: str, project: str
+) -> None:
+    with httpx.Client(base_url=f"{broker_url}/v1/{project}", verify=NO_TLS) as client:
+        client.put("/topics/orders", json={})
+        client.post("/topics/orders:freeze", json={"reason": "Stocktaking."})
+        body = {"topic": f"{project}/topics/orders", "interval": "3600s", "message": {"data": "YQ=="}}
+        assert client.put("/schedules/hourly", json=body).status_code == 200
+        since = client.post("/schedules/hourly:pause").json()["pauseTime"]
+    found = _checks(terminal, f"--url {broker_url}", f"--project {project}")
+    frozen, paused = found["orders"], found["hourly"]
+    assert (frozen["finding"], frozen["why"]) == ("frozen", "it refuses publishes: Stocktaking.")
+    assert frozen["command"] == "broker topic unfreeze orders"
+    assert (paused["finding"], since in paused["why"]) == ("paused", True)
+    assert paused["command"] == "broker schedule resume hourly"
+
+
 def test_the_doctor_finds_the_database_where_serve_finds_it(
     terminal: Terminal, broker_url: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
