@@ -91,7 +91,7 @@ def test_during_an_outage_nothing_is_said_but_that_the_database_is_away(
     assert (code, found.pop("server")[0]) == (1, "ok")
     assert found.pop("ready") == ("error", "not ready", "The database is away.")
     assert {state for state, *_ in found.values()} == {"unknown"}
-    assert list(found) == ["storage", "permissions", "project", "topics", "lag", "clock"]
+    assert list(found) == ["storage", "permissions", "project", "topics", "schedules", "lag", "clock"]
 
 
 @pytest.mark.parametrize("status", [401, 500, 502, 503])
