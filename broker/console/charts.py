@@ -79,6 +79,11 @@ class Timeline(NamedTuple):
     cursor: float | None = None
 
 
+def value_of(point: Json) -> float:
+    """Return the value of a point of a time series."""
+    return float(next(iter(point["value"].values())))
+
+
 def line(answer: Json, title: str, *, is_rate: bool = False, marks: Iterable[Json] = ()) -> Line:
     """Draw a time series of the API, and marks.  `is_rate`: divide what was counted by the seconds of a point."""
     step = parse_duration(answer["alignmentPeriod"], "alignmentPeriod").total_seconds()
@@ -87,7 +92,7 @@ def line(answer: Json, title: str, *, is_rate: bool = False, marks: Iterable[Jso
     for series in answer.get("timeSeries", ()):
         for point in series["points"]:
             at = datetime.fromisoformat(point["interval"]["endTime"])
-            value = float(next(iter(point["value"].values())))
+            value = value_of(point)
             values[at] = values.get(at, 0.0) + (value / step if is_rate else value)
     if values:
         first = min(values)

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from broker.client.words import age, in_words, leaf, size
+from broker.client.words import age, in_words, leaf
 from broker.console.api import ApiError, Json
+from broker.console.charts import value_of
 from broker.console.formats import number, share
 from broker.console.page import Block
 from broker.console.prefix import PREFIX, address_of
+from broker.console.rates import EXHAUSTED, amount, figure
 from broker.console.states import State, of_subscription
 from broker.model.durations import parse_duration
+from broker.model.quota_names import PUBLISH
 
 CRITICAL, WARNING = State("Critical", "critical"), State("Warning", "warning")
 _PAUSED = State("Paused", "paused")
@@ -25,8 +28,7 @@ FEW_DELIVERIES = 50  # in the last hour; with fewer the share is not judged
 MOST_NAMED = 3  # resources in a sentence
 OVER_AFTER = timedelta(minutes=2)  # without another refusal, or another ack deadline that passed
 _BROKER = f"{PREFIX}broker"
-_EXHAUSTED = "RESOURCE_EXHAUSTED"
-PUBLISH_QUOTAS = ("publishRequests", "publishMessages", "publishBytes", "retainedBytes")
+PUBLISH_QUOTAS = (*PUBLISH, "retainedBytes")
 _NEEDS_ATTENTION = ("critical", "warning", "paused")
 
 
@@ -103,10 +105,10 @@ def of_refused_publishes(
     requests = "1 publish request was" if count == 1 else f"{number(count)} publish requests were"
     to = f", {_shares(of_topics, codes[most])}" if of_topics else ""
     because = f", {number(codes[most])} of them with {most}" if len(codes) > 1 else f" with {most}"
-    limits = _publish_limits(quotas) if most == _EXHAUSTED else ""
+    limits = _publish_limits(quotas) if most == EXHAUSTED else ""
     then = f"None has been since {ended}." if ended else _ADVICE.get(most, "")
     sentence = " ".join(filter(None, [f"{requests} refused in the last hour{because}{to}.", limits, then]))
-    page = "quotas" if most == _EXHAUSTED else "topics"
+    page = "quotas" if most == EXHAUSTED else "topics"
     name = f"{project}/topics/{next(iter(of_topics))}" if len(of_topics) == 1 else project
     state = WARNING if ended else CRITICAL
     yield Finding(state, name, sentence, f"{address_of(project)}/{page}", f"View {page}")
@@ -118,17 +120,12 @@ def _publish_limits(quotas: Block) -> str:
     limits = {one["quota"]: one.get("limit", -1) for one in quotas.list("quotas")}
     of_each = quotas.answer.get("principalLimits", {})
     found = [
-        f"{name} allows{whom} {_with_unit(given[name], unit)}"
+        f"{name} allows{whom} {amount(given[name], unit)}"
         for given, whom in ((limits, ""), (of_each, " each principal"))
         for name, unit in units.items()
         if given.get(name, -1) >= 0
     ]
     return f"Quota: {', '.join(found)}." if found else ""
-
-
-def _with_unit(limit: int, unit: str) -> str:
-    amount = _amount(limit, unit)
-    return f"{amount}{unit.removeprefix('bytes')}" if unit.startswith("bytes") else f"{amount} {unit}"
 
 
 def _by_resource(block: Block, label: str) -> Mapping[str, int]:
@@ -294,7 +291,7 @@ def of_quotas(project: str, quotas: Block) -> Iterable[Finding]:
     for one in quotas.list("quotas"):
         limit, usage = one.get("limit", -1), one["usage"]
         if limit > 0 and usage >= limit * NEAR_LIMIT:
-            used, most = (_amount(value, one["unit"]) for value in (usage, limit))
+            used, most = (figure(value, one["unit"]) for value in (usage, limit))
             sentence = f"{share(usage, limit)} of {one['quota']} are used: {used} of {most}. "
             sentence += "More is refused." if usage >= limit else "At the limit more is refused."
             state = CRITICAL if usage >= limit else WARNING
@@ -306,7 +303,7 @@ _TICKS: Mapping[str, str] = {
     "MISSED": "was missed while no broker ran",
 }
 _ADVICE: Mapping[str, str] = {
-    _EXHAUSTED: "Slow the publishers down, or raise the quota.",
+    EXHAUSTED: "Slow the publishers down, or raise the quota.",
     "NOT_FOUND": "Their topic does not exist.",
     "PERMISSION_DENIED": "Their callers may not publish.",
     "FAILED_PRECONDITION": "Their topic is frozen, or storage is short.",
@@ -346,13 +343,9 @@ def _total(series: Json) -> int:
 
 
 def _count(point: Json) -> int:
-    return int(float(next(iter(point["value"].values()))))
+    return int(value_of(point))
 
 
 def total(block: Block) -> int:
     """Return what a metric has counted within its interval."""
     return sum(map(_total, block.list("timeSeries")))
-
-
-def _amount(value: float, unit: str) -> str:
-    return size(value) if unit.startswith("bytes") else f"{value:,.0f}"

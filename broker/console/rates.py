@@ -8,18 +8,10 @@ from typing import NamedTuple
 
 from broker.client.words import size
 from broker.console import formats
-from broker.console.api import Json
+from broker.console.charts import value_of
 from broker.console.page import Block
 from broker.model.durations import parse_duration
 
-RATES = (
-    "publishRequests",
-    "publishMessages",
-    "publishBytes",
-    "subscribeRequests",
-    "subscribeMessages",
-    "subscribeBytes",
-)
 # The metrics of the rates that are known for a project, by quota.
 METRICS: Mapping[str, str] = {
     "publishRequests": "pubsub_topic_publish_requests_total",
@@ -65,11 +57,15 @@ class Rate(NamedTuple):
         return Excess(sum(above), sum(self.amounts.values()), len(above))
 
 
+def figure(value: float, unit: str) -> str:
+    """Return an amount without the unit of its quota; bytes as a size."""
+    return size(value) if unit.startswith("bytes") else formats.rate(value)
+
+
 def amount(value: float, unit: str) -> str:
     """Return an amount with the unit of its quota."""
-    if unit.startswith("bytes"):
-        return f"{size(value)}{unit.removeprefix('bytes')}"
-    return f"{formats.rate(value)} {unit}"
+    after = unit.removeprefix("bytes") if unit.startswith("bytes") else f" {unit}"
+    return figure(value, unit) + after
 
 
 def rates_of(history: Block) -> Mapping[str, Rate]:
@@ -86,7 +82,7 @@ def rates_of(history: Block) -> Mapping[str, Rate]:
 def refused_requests(history: Block) -> int:
     """Return how many publish requests of the last hour were refused because a quota was used up."""
     return sum(
-        int(_value(point))
+        int(value_of(point))
         for one in history.of_metric(METRICS["publishRequests"]).list("timeSeries")
         if one["metric"]["labels"].get("code") == EXHAUSTED
         for point in one["points"]
@@ -99,9 +95,5 @@ def _amounts(series: Block) -> Mapping[str, float]:
         if one["metric"]["labels"].get("code", "OK") == "OK":
             for point in one["points"]:
                 end = point["interval"]["endTime"]
-                amounts[end] = amounts.get(end, 0.0) + _value(point)
+                amounts[end] = amounts.get(end, 0.0) + value_of(point)
     return amounts
-
-
-def _value(point: Json) -> float:
-    return float(next(iter(point["value"].values())))

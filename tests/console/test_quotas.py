@@ -7,9 +7,7 @@ import re
 import pytest
 
 from broker.app.broker import Broker
-from broker.console.actions.quotas import QUOTAS
-from broker.console.rates import RATES, Rate
-from broker.features.quotas import quota as served
+from broker.console.rates import Rate
 from tests.console.test_actions import act, hidden, look, note, receipt
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import Rest, eventually, message
@@ -28,11 +26,6 @@ def changes(page: str) -> list[tuple[str, str]]:
 def notes(page: str) -> str:
     found = re.search(r'<ul class="plain" id="notes">(.*?)</ul>', page, re.DOTALL)
     return html.unescape(re.sub(r"<[^>]+>", "", found[1])) if found else ""
-
-
-def test_the_form_offers_the_quotas_that_there_are() -> None:
-    assert set(QUOTAS) == set(served.QUOTAS)
-    assert set(RATES) == set(served.RATES)
 
 
 async def test_a_limit_is_set_with_the_one_before_beside_it_and_taken_back(rest: Rest) -> None:

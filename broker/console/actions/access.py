@@ -21,6 +21,7 @@ from broker.console.actions.action import (
     Values,
     Weight,
     above,
+    project_of,
 )
 from broker.console.actions.common import (
     PROJECT,
@@ -339,7 +340,7 @@ ACTIONS: Sequence[Action] = [
         weight=Weight.LOSSY,
         has_preview=True,
         shown_on=(),
-        needed_on=lambda target: target.project,
+        needed_on=project_of,
         help="Callers with this key are refused from then on.",
         call=deleting,
         receipt=done("Deleted API key {target}.", path=in_project("apiKeys")),

@@ -434,7 +434,7 @@ def _confirmed(action: Action, target: Target, values: Values, form: Mapping[str
 def _as_shown(action: Action, current: dict[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
     """Return how things are, with the etag that the page has shown: the API compares it.
 
-    What has no etag is compared here.  Raises FieldError, ApiError.
+    The version of a resource without an etag is compared here.  Raises FieldError, ApiError.
     """
     version, shown = action.version(current), form.get("etag", "")
     if not version:

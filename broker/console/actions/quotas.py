@@ -7,9 +7,9 @@ from broker.console.actions.action import CURRENT, Action, Call, Change, Field, 
 from broker.console.actions.common import PROJECT, command, in_project
 from broker.console.formats import number
 from broker.console.page import Block
-from broker.console.rates import LAST_HOUR, RATES, Rate, amount, rates_of, refused_requests
+from broker.console.rates import LAST_HOUR, Rate, amount, rates_of, refused_requests
+from broker.model.quota_names import QUOTAS, RATES
 
-QUOTAS = (*RATES, "topics", "subscriptions", "snapshots", "schemas", "retainedBytes", "connections")
 _NONE, _DEFAULT = "none", "default"
 _MOST_DIGITS = 16  # of a limit
 

@@ -1,6 +1,6 @@
 """Actions on subscriptions and on their deliveries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker.client.words import counted, duration_text, whole_seconds
@@ -224,6 +224,35 @@ def _held(target: Target, _: Values, answer: Json) -> Receipt:
     return Receipt(outcomes(f"Messages of {target.id}", answer, **_HELD_WORDS), target.name)
 
 
+def _on_held(
+    verb: str,
+    rpc: str,
+    command_verb: str,
+    *,
+    title: str,
+    label: str,
+    explanation: str,
+    applies: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+) -> Action:
+    """Make an action on messages of a subscription that are held or retried, whose form shows their states."""
+    return Action(
+        on=SUBSCRIPTION,
+        verb=verb,
+        rpc=rpc,
+        permission="pubsub.subscriptions.consume",
+        title=title,
+        label=label,
+        help=explanation,
+        applies=applies,
+        fields=[_MESSAGE_IDS],
+        asks=_states_asked,
+        notes=_states,
+        call=posting(verb, "messageIds"),
+        receipt=_held,
+        command=command(f"sub {command_verb} {{target}} {{messageIds}}"),
+    )
+
+
 def _skip_asked(target: Target, _: Values) -> Mapping[str, Call]:
     return {"lag": Call("GET", f"{target.project}/lag", query={"fresh": "true", "filter": f"name={target.id}"})}
 
@@ -254,7 +283,7 @@ RECOVER = Action(
     weight=Weight.BOUNDED,
     has_preview=True,
     applies=_is_push,
-    help="Messages that were given up since the time are pushed again.",
+    help="Messages whose pushes have failed for good since the time are pushed again.",
     fields=[_SINCE, RATE],
     reads=_status,
     initial=_since_it_failed,
@@ -442,36 +471,22 @@ ACTIONS: Sequence[Action] = [
         ),
     ),
     RESEND,
-    Action(
-        on=SUBSCRIPTION,
-        verb="release",
-        rpc="ReleaseMessages",
-        permission="pubsub.subscriptions.consume",
+    _on_held(
+        "release",
+        "ReleaseMessages",
+        "release",
         title="Release held messages",
         label="Release the messages",
-        help="They are taken from the consumers that hold them, and delivered again at once.",
-        fields=[_MESSAGE_IDS],
-        asks=_states_asked,
-        notes=_states,
-        call=posting("release", "messageIds"),
-        receipt=_held,
-        command=command("sub release {target} {messageIds}"),
+        explanation="They are taken from the consumers that hold them, and delivered again at once.",
     ),
-    Action(
-        on=SUBSCRIPTION,
-        verb="deadLetter",
-        rpc="DeadLetterMessages",
-        permission="pubsub.subscriptions.consume",
+    _on_held(
+        "deadLetter",
+        "DeadLetterMessages",
+        "dead-letter",
         title="Dead-letter messages",
         label="Dead-letter the messages",
-        help="Messages that are held or retried go to the dead-letter topic; a redrive brings them back.",
+        explanation="Messages that are held or retried go to the dead-letter topic; a redrive brings them back.",
         applies=lambda data: "deadLetterPolicy" in data.get("subscription", {}),
-        fields=[_MESSAGE_IDS],
-        asks=_states_asked,
-        notes=_states,
-        call=posting("deadLetter", "messageIds"),
-        receipt=_held,
-        command=command("sub dead-letter {target} {messageIds}"),
     ),
     Action(
         on=SUBSCRIPTION,

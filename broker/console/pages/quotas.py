@@ -8,7 +8,8 @@ from broker.console.api import Json
 from broker.console.charts import HOUR
 from broker.console.checks import NEAR_LIMIT, PUBLISH_QUOTAS, of_refused_publishes
 from broker.console.page import Block, Page, PageRoute, View, list_page
-from broker.console.rates import EXHAUSTED, LAST_HOUR, METRICS, RATES, Rate, amount, rates_of
+from broker.console.rates import EXHAUSTED, LAST_HOUR, METRICS, Rate, amount, figure, rates_of
+from broker.model.quota_names import RATES
 
 
 class Row(NamedTuple):
@@ -61,7 +62,7 @@ async def quotas(view: View) -> Page:
 def _row(one: Json, rate: Rate | None, refuses: bool) -> Row:
     if rate is None or not rate.highest_at:
         return Row(one, "", "", refuses)
-    return Row(one, amount(rate.highest, one["unit"]).removesuffix(f" {one['unit']}"), rate.highest_at, refuses)
+    return Row(one, figure(rate.highest, one["unit"]), rate.highest_at, refuses)
 
 
 def _guilty(found: Sequence[Json], rates: Mapping[str, Rate]) -> Sequence[str]:

@@ -6,12 +6,10 @@ UNLIMITED, which admits everything.
 
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:  # commands that check a quota need no database
-    from broker.db.driver.database import ResourceConnection
-
-Counted = Literal["topics", "subscriptions", "snapshots", "schemas"]
+from broker.db.driver.database import ResourceConnection
+from broker.model.quota_names import Counted
 
 
 class Gauge(Protocol):
@@ -71,7 +69,7 @@ class Admission(Protocol):
         """
 
     async def check_count(
-        self, connection: "ResourceConnection", project: str, counted: Counted, most: int | None = None
+        self, connection: ResourceConnection, project: str, counted: Counted, most: int | None = None
     ) -> None:
         """Check the number of resources, in the transaction that has just inserted one more.
 
@@ -129,7 +127,7 @@ class _Unlimited:
         return monotonic()
 
     async def check_count(
-        self, connection: "ResourceConnection", project: str, counted: Counted, most: int | None = None
+        self, connection: ResourceConnection, project: str, counted: Counted, most: int | None = None
     ) -> None:
         pass
 

@@ -11,28 +11,14 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from broker.core.context.admission import Counted
 from broker.model.errors import Aborted, InvalidArgument, QuotaExceeded
 from broker.model.names import leaf
+from broker.model.quota_names import AMOUNTS, QUOTAS, RATES, Amount, Counted
 
 UNLIMITED = -1
 MAX_LIMIT = 2**53 - 1  # what every JSON parser holds exactly
-
-Rate = (
-    Literal["publishRequests", "publishMessages", "publishBytes"]
-    | Literal["subscribeRequests", "subscribeMessages", "subscribeBytes"]
-)
-Amount = Literal["retainedBytes", "connections"]
-
-# Each API's calls, and what they move: requests, messages, bytes, in this order everywhere.
-PUBLISH: tuple[Rate, Rate, Rate] = ("publishRequests", "publishMessages", "publishBytes")
-SUBSCRIBE: tuple[Rate, Rate, Rate] = ("subscribeRequests", "subscribeMessages", "subscribeBytes")
-RATES = (*PUBLISH, *SUBSCRIBE)
-COUNTS: tuple[Counted, ...] = ("topics", "subscriptions", "snapshots", "schemas")
-AMOUNTS: tuple[Amount, ...] = ("retainedBytes", "connections")
-QUOTAS = (*RATES, *COUNTS, *AMOUNTS)
 
 _UNITS = {
     "retainedBytes": "bytes",

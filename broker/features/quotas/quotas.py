@@ -8,7 +8,7 @@ check of `is_metered`.  retained_bytes.py measures the retained bytes.
 import time
 from collections.abc import Callable
 
-from broker.core.context.admission import NO_GAUGE, Counted, Gauge
+from broker.core.context.admission import NO_GAUGE, Gauge
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database, ResourceConnection
 from broker.fairness.refusal_pace import RefusalPace
@@ -16,17 +16,14 @@ from broker.features.quotas import rows as store
 from broker.features.quotas.connections import Connection, Connections
 from broker.features.quotas.quota import (
     NO_QUOTAS,
-    PUBLISH,
-    SUBSCRIBE,
-    Amount,
     Limits,
     ProjectQuotas,
-    Rate,
     exceeded,
 )
 from broker.features.quotas.quota_bucket import Ceiling, Level, Metered, QuotaBucket, QuotaGauge
 from broker.features.quotas.rows import Taken
 from broker.model.errors import QuotaExceeded
+from broker.model.quota_names import PUBLISH, SUBSCRIBE, Amount, Counted, Rate
 
 BALANCE_SECONDS = 0.1
 READ_SECONDS = 30.0  # how long what is known of limits is believed, if word of a change was lost

@@ -7,8 +7,9 @@ import msgspec
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
-from broker.features.quotas.quota import AMOUNTS, COUNTS, RATES, Limits, QuotaReport, unit_of
+from broker.features.quotas.quota import Limits, QuotaReport, unit_of
 from broker.features.quotas.service import QuotaService
+from broker.model.quota_names import AMOUNTS, COUNTS, RATES
 
 
 async def get_quotas(service: QuotaService, call: Call) -> bytes:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from sqlalchemy import ScalarSelect, Table, delete, func, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from broker.core.context.admission import Counted
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.locks import lock_name
 from broker.db.schema.tables import payload_schemas, project_quotas, quota_buckets, snapshots, subscriptions, topics
 from broker.features.quotas.quota import NO_QUOTAS, ProjectQuotas, Usage
+from broker.model.quota_names import Counted
 
 _BALANCE_QUOTAS = statements.hot("balance_quotas")
 _TABLES: Mapping[Counted, Table] = {

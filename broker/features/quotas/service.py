@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from broker.core.context.core import Core
 from broker.features.quotas import rows as store
-from broker.features.quotas.quota import COUNTS, QuotaReport
+from broker.features.quotas.quota import QuotaReport
 from broker.features.quotas.quotas import Quotas
 from broker.features.quotas.retained_bytes import RetainedBytes
 from broker.model.names import check_project
+from broker.model.quota_names import COUNTS
 
 LISTED_PRINCIPALS = 100  # those that use most
 
