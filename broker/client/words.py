@@ -16,6 +16,11 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
+def outcomes_text(answer: Mapping[str, Any]) -> str:
+    """The number of messages with each outcome: "3 discarded, 1 outstanding"."""
+    return ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
+
+
 def duration_text(given: str, option: str) -> str:
     """The API's "90s" for "90s", "1m30s" or "90".  Raises Misuse."""
     return f"{seconds_of(given, option):.9f}".rstrip("0").rstrip(".") + "s"

@@ -10,7 +10,16 @@ from broker.client.fields import LABEL, SET, assign, given
 from broker.client.filter_test import FILTER_OPTIONS, show_filter_test
 from broker.client.output import Shown
 from broker.client.stop import Stop
-from broker.client.words import age_of, counted, duration_text, leaf, pairs, short_time, whole_seconds
+from broker.client.words import (
+    age_of,
+    counted,
+    duration_text,
+    leaf,
+    outcomes_text,
+    pairs,
+    short_time,
+    whole_seconds,
+)
 
 _subscription = click.argument("subscription")
 _ack_ids = click.argument("ack_ids", metavar="ACK_ID...", nargs=-1, required=True)
@@ -196,8 +205,7 @@ def dead_letter(session: Session, *, subscription: str, ids: tuple[str, ...]) ->
 def _act_on(session: Session, subscription: str, ids: tuple[str, ...], verb: str) -> Shown:
     name = session.subscription(subscription)
     answer = session.api.call("POST", f"{name}:{verb}", {"messageIds": list(ids)})
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
-    return Shown(data=answer, line=f"Of {leaf(name)}: {summary}.")
+    return Shown(data=answer, line=f"Of {leaf(name)}: {outcomes_text(answer)}.")
 
 
 @calling("extend", "broker sub extend billing $ACK_ID --by 1m")

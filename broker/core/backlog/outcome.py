@@ -1,6 +1,9 @@
 """The outcome, for each message, of an operation on messages of a subscription (G2, J6)."""
 
+from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 
 class Outcome(StrEnum):
@@ -46,3 +49,11 @@ class Outcome(StrEnum):
     GONE = "gone"  # neither the message nor its dead letter is retained
     NOT_RETAINED = "notRetained"
     UNKNOWN = "unknown"  # no message of the topic
+
+
+def outcomes_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Encodes the outcome of each message by its id, and how many messages have each."""
+    return {
+        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
+        "counts": {outcome: str(count) for outcome, count in Counter(outcomes.values()).items()},
+    }

@@ -1,15 +1,11 @@
 """Releasing and dead-lettering single messages, an extension."""
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
-from broker.core.backlog.outcome import Outcome
+from broker.core.backlog.outcome import outcomes_json
 from broker.features.held_messages.service import HeldMessageService
 
 
@@ -37,10 +33,3 @@ _held = msgspec.json.Decoder(HeldMessagesRequest)
 def decode_held_messages(body: bytes) -> list[str]:
     """The message ids of a release, or of a call that dead-letters messages.  Raises InvalidArgument."""
     return decode_request(_held, body).message_ids
-
-
-def outcomes_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    return {
-        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
-        "counts": {outcome: str(count) for outcome, count in Counter(outcomes.values()).items()},
-    }

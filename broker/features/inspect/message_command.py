@@ -17,7 +17,7 @@ from broker.client.messages import message_fields
 from broker.client.output import Shown
 from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
-from broker.client.words import as_typed, counted, leaf, pairs, short_time
+from broker.client.words import as_typed, counted, leaf, outcomes_text, pairs, short_time
 
 _RANGE = re.compile(r"[0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18}")
 _LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}
@@ -91,8 +91,7 @@ def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: 
         return shown_preview(name, session.api.call("POST", f"{name}:retract", body))
     confirm(f"Retract {counted(len(message_ids), 'message')} of {leaf(name)}, for good?", yes=yes)
     done = session.api.call("POST", f"{name}:retract", body)
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
-    return Shown(data=done, line=f"Of {leaf(name)}: {summary}.{_states_text(done)}")
+    return Shown(data=done, line=f"Of {leaf(name)}: {outcomes_text(done)}.{_states_text(done)}")
 
 
 @calling("replace", "broker message replace reminders $WAITING 'Write to them.' --delay 1h")

@@ -10,7 +10,7 @@ from broker.client.clock import machine_time
 from broker.client.exit_codes import DONE, REFUSED
 from broker.client.operations import finished, wait_for
 from broker.client.output import Shown
-from broker.client.words import as_typed, leaf, short_time, time_text
+from broker.client.words import as_typed, leaf, outcomes_text, short_time, time_text
 
 _subscription = click.argument("subscription")
 
@@ -110,8 +110,7 @@ def resend(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Show
     """Deliver retained messages once more to this subscription alone, pushed or pulled, even if they were acked."""
     name = session.subscription(subscription)
     answer = session.api.call("POST", f"{name}:resend", {"messageIds": list(ids)})
-    summary = ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
-    return Shown(data=answer, line=f"Of {leaf(name)}: {summary}.")
+    return Shown(data=answer, line=f"Of {leaf(name)}: {outcomes_text(answer)}.")
 
 
 _since = click.option("--since", metavar="TIME", required=True, help="From then on: a time, or how long ago (1h).")

@@ -1,15 +1,11 @@
 """Resending acknowledged messages, an extension."""
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
-from broker.core.backlog.outcome import Outcome
+from broker.core.backlog.outcome import outcomes_json
 from broker.features.resend.resend import ResendOptions
 from broker.features.resend.service import ResendService
 from broker.model.errors import InvalidArgument
@@ -17,7 +13,7 @@ from broker.model.errors import InvalidArgument
 
 async def resend(service: ResendService, call: Call) -> bytes:
     done = await service.resend(call.name, decode_resend(call.body), by=call.caller.member)
-    return encode_resource(resent_json(done))
+    return encode_resource(outcomes_json(done))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -40,10 +36,3 @@ def decode_resend(body: bytes) -> ResendOptions:
     if request.message_id:
         return ResendOptions(message_ids=[request.message_id], one=True)
     return ResendOptions(message_ids=request.message_ids)
-
-
-def resent_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    return {
-        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
-        "counts": {outcome: str(count) for outcome, count in Counter(outcomes.values()).items()},
-    }

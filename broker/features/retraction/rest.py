@@ -1,6 +1,5 @@
 """The calls that retract and replace messages, extensions."""
 
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.previews import SafeguardFields, preview_answer
+from broker.core.backlog.outcome import outcomes_json
 from broker.core.resources.permitted import AskPermission
 from broker.features.retraction.retraction import Retracted
 from broker.features.retraction.service import RetractionService
@@ -81,8 +81,7 @@ def decode_replace(body: bytes) -> tuple[str, NewMessage]:
 
 def retracted_json(done: Retracted) -> dict[str, Any]:
     """Encodes the outcome of each message, and by subscription the ids of the messages in each state."""
-    body: dict[str, Any] = {"results": [{"messageId": id_, "outcome": what} for id_, what in done.outcomes.items()]}
-    body["counts"] = {outcome: str(count) for outcome, count in Counter(done.outcomes.values()).items()}
+    body = outcomes_json(done.outcomes)
     subscriptions = []
     for name, states in done.states.items():
         alike: dict[str, list[str]] = {}

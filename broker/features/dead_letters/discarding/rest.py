@@ -1,6 +1,5 @@
 """REST handler that discards messages and dead letters, an extension."""
 
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.api.rest.previews import SafeguardFields, preview_answer
+from broker.core.backlog.outcome import outcomes_json
 from broker.features.dead_letters.chosen import RedriveOptions
 from broker.features.dead_letters.discarding.discard import Discarded, DiscardOptions
 from broker.features.dead_letters.discarding.service import DiscardService
@@ -65,10 +65,7 @@ def decode_discard(body: bytes) -> DiscardOptions:
 
 
 def discarded_json(done: Discarded) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in done.outcomes.items()],
-        "counts": {outcome: str(count) for outcome, count in Counter(done.outcomes.values()).items()},
-    }
+    body = outcomes_json(done.outcomes)
     if done.left_alone:
         body["leftAlone"] = list(done.left_alone)
     return body | ({} if done.rest is None else {"nextPageToken": page_token(*done.rest)})
