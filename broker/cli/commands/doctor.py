@@ -36,7 +36,7 @@ _NEXT_STEPS = {  # for each state of delivery that is not healthy; {} is the sub
     "PAUSED": "broker sub resume {}",
     "ENDPOINT_FAILING": "broker push failures {}",
     "WAITING_FOR_SLOTS": "broker push status {}",
-    "NO_CONSUMERS": "start a consumer; what waits: broker peek {}",
+    "NO_CONSUMERS": "start a consumer, and see what waits: broker peek {}",
     "BLOCKED_KEY": "broker message show {message}",
     "RETRYING": "broker peek {} --state retrying",
     "SLOW_ENDPOINT": "broker push status {}",
@@ -233,7 +233,6 @@ def _project(session: Session) -> Iterator[Finding]:
         yield Finding(
             "topics", WARNING, "deleted, with subscriptions left", why, f"broker sub delete {leaf(gone[0])}"
         )
-
     for one in topics:
         if "frozen" in one:
             name, reason = leaf(one["name"]), one["frozen"].get("reason", "")

@@ -212,10 +212,11 @@ async def exhaust_returned(
     failure: str,
     now: datetime,
 ) -> set[AttemptName]:
-    """Give messages of ordering keys that came back to the dead-letter forwarder.
+    """Hand messages to the dead-letter forwarder that are the first of their ordering keys and wait for their next
+    delivery.
 
-    `messages`: the ordinal of each in its attempt.  Returns the attempts whose message was out again, or was not
-    the first of its key any more.
+    `messages`: the ordinal of each in its attempt.  Returns the attempts whose message is outstanding again, or is
+    not the first of its key any more.
     """
     asked = {
         "shard_id": shard_id,

@@ -1,6 +1,6 @@
--- Gives up first messages of ordering keys that came back and wait for their next delivery, for the dead-letter
--- forwarder; returns their attempts.  Nothing changes for a message that is out again, or that is not the first of its
--- key any more.  `positions`: of each message in its row, from 1.
+-- Hands messages to the dead-letter forwarder that are the first of their ordering keys and wait for their next
+-- delivery.  Returns their attempts.  A message that is outstanding again, or is not the first of its key any more,
+-- stays as it is.  `positions`: the place of each message in its row, from 1.
 -- parameters: shard_id int8, subscription_id int8, attempt_ids int8[], positions int8[], failure text,
 --     now timestamptz
 -- columns: attempt_id

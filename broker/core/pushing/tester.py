@@ -11,6 +11,7 @@ from broker.core.pushing.request.digest_envelope import DigestItem
 from broker.core.pushing.request.envelope import Envelope, PushRequest
 from broker.core.pushing.request.oidc_token import TokenSigner
 from broker.core.pushing.sender import explain, token_of
+from broker.fairness.resource_turns import LONGEST_SECONDS
 from broker.model.delivery import StoredMessage
 from broker.model.errors import FailedPrecondition, ResourceExhausted
 from broker.model.names import leaf
@@ -18,7 +19,7 @@ from broker.model.push_state import PushTest
 from broker.model.subscription import Subscription
 
 MAX_TESTS = 20  # at a time in a process; one of a subscription
-_MAX_SECONDS = 15.0  # or the ack deadline, if that is less; calls are cut off after 20 seconds
+_MAX_SECONDS = LONGEST_SECONDS - 5.0  # or the ack deadline, if that is less: before the call itself is cut off
 _SHARD_ID = 0  # no message has this shard
 
 
@@ -74,7 +75,7 @@ class PushTester:
         began, most = loop.time(), min(subscription.ack_deadline_seconds, _MAX_SECONDS)
         status, detail = None, f"no answer within {most:g} seconds"
         if subscription.ack_deadline_seconds > most:
-            detail += f"; a push is given up after its ack deadline of {subscription.ack_deadline_seconds} seconds"
+            detail += f"; pushes wait for the ack deadline, {subscription.ack_deadline_seconds} seconds"
         if why := self._why_not(subscription):
             detail = why
         else:

@@ -34,17 +34,15 @@ _OUTPUT_ONLY = {
     },
     "schemas": {"name", "revisionId", "revisionCreateTime"},
     "schedules": {
-        *(
-            "name",
-            "ticks",
-            "nextTime",
-            "createTime",
-            "updateTime",
-            "lastOutcome",
-            "createdBy",
-            "pauseTime",
-            "pausedBy",
-        )
+        "name",
+        "ticks",
+        "nextTime",
+        "createTime",
+        "updateTime",
+        "lastOutcome",
+        "createdBy",
+        "pauseTime",
+        "pausedBy",
     },
 }
 # What is so if nobody says otherwise, by the path of the field; servers print it, or do not.

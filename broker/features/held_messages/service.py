@@ -50,13 +50,13 @@ class HeldMessageService:
     async def release(self, name: str, message_ids: Sequence[str], *, by: str = "") -> Mapping[str, Outcome]:
         """Give messages back that consumers hold: they are delivered again at once.
 
-        Later messages of the same ordering key that are out come back with a message.  Raises InvalidArgument,
+        With a message, later outstanding messages of its ordering key are given back too.  Raises InvalidArgument,
         NotFound (the subscription), FailedPrecondition (it is detached), Unavailable.
         """
         return await self._act("release", name, message_ids, by)
 
     async def dead_letter(self, name: str, message_ids: Sequence[str], *, by: str = "") -> Mapping[str, Outcome]:
-        """Give messages up that consumers hold or that are retried: they go to the dead-letter topic.
+        """Send messages to the dead-letter topic that consumers hold, or that are retried.
 
         Raises as `release` does, and FailedPrecondition if the subscription has no dead-letter topic.
         """
@@ -138,7 +138,7 @@ class HeldMessageService:
         return await self._coalescer.modify_ack_deadline(messages, deadline, project=project)
 
     async def _exhaust(self, subscription: Subscription, messages: Mapping[AttemptName, int]) -> set[AttemptName]:
-        """Gives up messages that came back.  Returns the attempts where that was not possible any more."""
+        """Dead-letters messages that wait for their next delivery.  Returns the attempts of those that moved."""
         again: set[AttemptName] = set()
         for shard_id in sorted({attempt.shard_id for attempt in messages}):
             async with self._database.hot() as connection:

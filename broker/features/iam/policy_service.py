@@ -78,7 +78,7 @@ class PolicyService:
         policy = Policy(bindings, make_etag())
         async with self._database.transaction() as connection:
             emails = _own_emails(policy.members)
-            # As a deletion does, locks accounts before policies.
+            # Accounts are locked before policies, as deletions lock them.
             existing = await lock_service_accounts(connection, emails=emails.values())
             current = (await find_policies(connection, resources=[resource], lock=True)).get(resource)
             if etag and etag != (current or NO_POLICY).etag:

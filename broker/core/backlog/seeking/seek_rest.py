@@ -19,9 +19,8 @@ from broker.model.errors import InvalidArgument
 
 async def preview_seek(service: SeekService, call: Call) -> bytes:
     target = decode_preview(call.body)
-    if (
-        call.gate is not None and target is not None and target.snapshot
-    ):  # a caller who may seek there may see the effect
+    # Callers who may seek to a snapshot may see the effect.
+    if call.gate is not None and target is not None and target.snapshot:
         request = messages.SeekRequest(subscription=call.name, snapshot=target.snapshot)
         await call.gate.allow_request(call.caller, permissions.SEEK, request)
     return encode_resource(preview_json(await service.preview(call.name, target)))
